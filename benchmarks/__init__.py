@@ -1,0 +1,1 @@
+"""Benchmarks: quality over the HTTP API."""

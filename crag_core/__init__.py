@@ -1,0 +1,1 @@
+"""The pure core of crag-serve: what CRAG computes, without any framework."""

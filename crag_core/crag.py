@@ -1,0 +1,179 @@
+"""Corrective retrieval augmented generation: retrieve, evaluate, trigger, gather, generate."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from crag_core.actions import evidence_quality, trigger_action
+from crag_core.context import RequestContext
+from crag_core.degrade import SEARCH_OUTAGES, without_search
+from crag_core.generation import AnswerWriter, Evidence
+from crag_core.protocols import Ask, Evaluation, Evaluator, Retriever, Searcher
+from crag_core.queries import search_query
+from crag_core.refinement import KnowledgeRefiner, documents_to_refine, min_strip_score
+from crag_core.settings import ActionThresholds, CragSettings
+from crag_core.trace import Recorder
+from crag_core.types import (
+    Action,
+    Answer,
+    Document,
+    Knowledge,
+    Passage,
+    PipelineName,
+    ScoredStrip,
+    Stage,
+)
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+
+@dataclass(frozen=True, slots=True)
+class Crag:
+    """The corrective pipeline (CRAG, algorithm 1).
+
+    `searchers` stand in order of preference: the web first, a local snapshot behind it.
+    """
+
+    retriever: Retriever
+    evaluator: Evaluator
+    searchers: Sequence[Searcher]
+    writer: AnswerWriter
+    settings: CragSettings
+
+    async def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
+        """Pieces of the answer, then the Answer.
+
+        Raises the errors of its stages; a search outage alone degrades the answer instead.
+        """
+        settings = self.settings.with_options(ask.options, ask.sampling)
+        recorder = Recorder()
+        documents = await retrieve(ctx, ask, self.retriever, settings.retrieve_limit, recorder)
+        with recorder.stage(Stage.EVALUATE):
+            evaluation = await self.evaluator.evaluate(
+                ctx, ask.question.text, [Passage(doc.text, doc.title) for doc in documents]
+            )
+        thresholds = settings.thresholds or evaluation.thresholds
+        minimum = min_strip_score(evaluation, settings.refinement)
+        recorder.evaluated(documents, evaluation, thresholds, minimum)
+        action = trigger_action(evaluation.scores, thresholds)
+        evidence = await _Gathering(self, ctx, ask, settings, recorder).gather(
+            action, documents, evaluation, thresholds
+        )
+        async with aclosing(
+            self.writer.write(ctx, ask.question, evidence, settings, recorder)
+        ) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+async def retrieve(
+    ctx: RequestContext, ask: Ask, retriever: Retriever, limit: int, recorder: Recorder
+) -> Sequence[Document]:
+    """The caller's own documents, or those of the corpus."""
+    with recorder.stage(Stage.RETRIEVE):
+        if ask.documents is not None:
+            return ask.documents
+        return await retriever.retrieve(ctx, ask.question.text, limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathering:
+    """One question's knowledge: refined from the corpus, from the web, or from both at once."""
+
+    crag: Crag
+    ctx: RequestContext
+    ask: Ask
+    settings: CragSettings
+    recorder: Recorder
+
+    async def gather(
+        self,
+        action: Action,
+        documents: Sequence[Document],
+        evaluation: Evaluation,
+        thresholds: ActionThresholds,
+    ) -> Evidence:
+        chosen = documents_to_refine(
+            action, documents, evaluation.scores, thresholds, self.settings.refinement
+        )
+        scores = {
+            document.id: score
+            for document, score in zip(documents, evaluation.scores, strict=True)
+            if score is not None
+        }
+        internal: tuple[ScoredStrip, ...] = ()
+        external: tuple[ScoredStrip, ...] = ()
+        pages: Sequence[Document] = ()
+        match action:
+            case Action.CORRECT:
+                internal = await self._refine(Stage.REFINE_INTERNAL, chosen, scores)
+            case Action.INCORRECT:
+                external, pages = await self._external()
+            case Action.AMBIGUOUS:
+                internal, (external, pages) = await _both(
+                    self._refine(Stage.REFINE_INTERNAL, chosen, scores), self._external()
+                )
+        used = {scored.strip.document_id for scored in internal}
+        return Evidence(
+            pipeline=PipelineName.CRAG,
+            knowledge=Knowledge(internal, external),
+            documents={document.id: document for document in (*documents, *pages)},
+            action=action,
+            quality=evidence_quality(
+                [scored.score for scored in (*internal, *external)],
+                [scores[document_id] for document_id in used],
+                thresholds.upper,
+            ),
+            without=self.settings.no_evidence,
+        )
+
+    async def _external(self) -> tuple[tuple[ScoredStrip, ...], Sequence[Document]]:
+        pages = await self._search()
+        return await self._refine(Stage.REFINE_EXTERNAL, pages, {}), pages
+
+    async def _search(self) -> Sequence[Document]:
+        if not self.settings.search:
+            return ()
+        query = search_query(self.ask.question.text)
+        self.recorder.search_query = query
+        for searcher in self.crag.searchers:
+            self.recorder.search_calls += 1
+            try:
+                with self.recorder.stage(Stage.SEARCH):
+                    pages = await searcher.search(self.ctx, query, limit=self.settings.search_limit)
+            except SEARCH_OUTAGES as outage:
+                self.recorder.degraded.append(without_search(outage))
+            else:
+                self.recorder.searched(pages)
+                return pages
+        return ()
+
+    async def _refine(
+        self, stage: Stage, documents: Sequence[Document], scores: dict[str, float]
+    ) -> tuple[ScoredStrip, ...]:
+        if not documents:
+            return ()
+        with self.recorder.stage(stage):
+            return await KnowledgeRefiner(self.crag.evaluator).refine(
+                self.ctx,
+                self.ask.question.text,
+                documents,
+                scores,
+                self.settings.refinement,
+                self.recorder,
+            )
+
+
+async def _both(
+    first: Coroutine[Any, Any, First], second: Coroutine[Any, Any, Second]
+) -> tuple[First, Second]:
+    """Run two coroutines at once; when one fails the other is cancelled, and that error is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = group.create_task(first), group.create_task(second)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return tasks[0].result(), tasks[1].result()

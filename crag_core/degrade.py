@@ -1,0 +1,58 @@
+"""The ladder of cheaper answers: the closed list of what an answer may give up, and when.
+
+Every rung taken is recorded in the answer with its stage and its reason; nothing degrades elsewhere.
+"""
+
+from enum import StrEnum
+
+from crag_core.errors import (
+    CragError,
+    Overloaded,
+    SearchFailed,
+    StageTimedOut,
+    StageUnavailable,
+)
+from crag_core.types import Degradation, Stage
+
+
+class Reason(StrEnum):
+    """Why a rung was taken."""
+
+    SEARCH_FAILED = "search_failed"
+    SEARCH_TIMED_OUT = "search_timed_out"
+    SEARCH_UNAVAILABLE = "search_unavailable"
+    SEARCH_OVERLOADED = "search_overloaded"
+    EVIDENCE_CUT = "evidence_cut_to_budget"
+    HISTORY_CUT = "history_cut_to_budget"
+    NOT_ENOUGH_EVIDENCE = "not_enough_evidence"
+
+
+_SEARCH_REASONS: dict[type[CragError], Reason] = {
+    SearchFailed: Reason.SEARCH_FAILED,
+    StageTimedOut: Reason.SEARCH_TIMED_OUT,
+    StageUnavailable: Reason.SEARCH_UNAVAILABLE,
+    Overloaded: Reason.SEARCH_OVERLOADED,
+}
+
+SEARCH_OUTAGES = tuple(_SEARCH_REASONS)
+"""Errors after which the answer goes on without that search."""
+
+NOT_ENOUGH_EVIDENCE = "There is not enough evidence to answer this question."
+"""The honest answer of the last rung, given instead of a guess."""
+
+
+def without_search(error: CragError) -> Degradation:
+    """The rung taken when a search is down: the next one is asked, else the corpus has to do."""
+    reason = next(_SEARCH_REASONS[cls] for cls in type(error).__mro__ if cls in _SEARCH_REASONS)
+    return Degradation(Stage.SEARCH, reason)
+
+
+def cut_prompt(*, strips_cut: int, turns_cut: int) -> tuple[Degradation, ...]:
+    """The rungs taken when evidence or earlier turns had to leave the prompt to fit its budget."""
+    rungs = ((strips_cut, Reason.EVIDENCE_CUT), (turns_cut, Reason.HISTORY_CUT))
+    return tuple(Degradation(Stage.GENERATE, reason) for count, reason in rungs if count)
+
+
+def abstention() -> Degradation:
+    """The last rung: no evidence, so no answer is made up."""
+    return Degradation(Stage.GENERATE, Reason.NOT_ENOUGH_EVIDENCE)

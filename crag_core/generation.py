@@ -1,0 +1,174 @@
+"""The last stage: a prompt within its budget, the completion streamed, the answer assembled.
+
+One assembler for every pipeline, streamed or not, so that text and citations are always the same.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from crag_core.context import RequestContext
+from crag_core.degrade import NOT_ENOUGH_EVIDENCE, abstention, cut_prompt
+from crag_core.errors import GenerationFailed, QualityBelowMinimum
+from crag_core.prompts import fit_prompt
+from crag_core.protocols import Generator, TokenCounter
+from crag_core.settings import CragSettings, GenerationSettings, NoEvidence
+from crag_core.trace import Recorder
+from crag_core.types import (
+    Action,
+    Answer,
+    Citation,
+    Completion,
+    Document,
+    EvidenceQuality,
+    Knowledge,
+    PipelineName,
+    Question,
+    Sampling,
+    Stage,
+    TokenUsage,
+    Usage,
+)
+
+_RANK = {EvidenceQuality.NONE: 0, EvidenceQuality.WEAK: 1, EvidenceQuality.STRONG: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a pipeline gathered for the generator; `documents` holds every cited one, by id."""
+
+    pipeline: PipelineName
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    documents: Mapping[str, Document] = field(default_factory=dict)
+    action: Action | None = None
+    quality: EvidenceQuality = EvidenceQuality.NONE
+    without: NoEvidence = NoEvidence.ANSWER
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerWriter:
+    """Writes the answer from the evidence."""
+
+    generator: Generator
+    counter: TokenCounter
+
+    async def write(
+        self,
+        ctx: RequestContext,
+        question: Question,
+        evidence: Evidence,
+        settings: CragSettings,
+        recorder: Recorder,
+    ) -> AsyncGenerator[str | Answer]:
+        """Pieces of text, then the Answer.
+
+        Raises QualityBelowMinimum or PromptTooLong before the first piece, and GenerationFailed.
+        """
+        if not evidence.knowledge.strips and evidence.without is NoEvidence.ABSTAIN:
+            _require_quality(EvidenceQuality.NONE, settings)
+            recorder.degraded.append(abstention())
+            yield NOT_ENOUGH_EVIDENCE
+            nothing = Completion("", finish_reason="stop", usage=TokenUsage())
+            yield _assemble(NOT_ENOUGH_EVIDENCE, nothing, Knowledge(), evidence, recorder, llm_calls=0)
+            return
+        with recorder.stage(Stage.GENERATE):
+            fitted = fit_prompt(
+                question, evidence.knowledge, evidence.documents, settings.generation, self.counter
+            )
+            _require_quality(_quality(evidence, fitted.knowledge), settings)
+            recorder.degraded += cut_prompt(strips_cut=fitted.strips_cut, turns_cut=fitted.turns_cut)
+            pieces: list[str] = []
+            ended: Completion | None = None
+            completions = self.generator.generate(ctx, fitted.prompt, _sampling(settings.generation))
+            async with aclosing(_trimmed(completions)) as trimmed:
+                async for completion in trimmed:
+                    if completion.finish_reason is not None:
+                        ended = completion
+                    if completion.text:
+                        pieces.append(completion.text)
+                        yield completion.text
+            if ended is None:
+                raise GenerationFailed("the generator stopped before it finished its completion")
+        yield _assemble("".join(pieces), ended, fitted.knowledge, evidence, recorder, llm_calls=1)
+
+
+async def _trimmed(completions: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:
+    """The completion without the white space around its text, piece by piece."""
+    started, held = False, ""
+    async with aclosing(completions):
+        async for completion in completions:
+            text = held + completion.text
+            if not started:
+                text = text.lstrip()
+            visible = text.rstrip()
+            held = text[len(visible) :]
+            started = started or bool(visible)
+            yield Completion(visible, completion.finish_reason, completion.usage)
+
+
+def _sampling(settings: GenerationSettings) -> Sampling:
+    return Sampling(
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        stop=settings.stop,
+        seed=settings.seed,
+    )
+
+
+def _quality(evidence: Evidence, knowledge: Knowledge) -> EvidenceQuality:
+    """The quality of the evidence left in the prompt."""
+    return evidence.quality if knowledge.strips else EvidenceQuality.NONE
+
+
+def _require_quality(quality: EvidenceQuality, settings: CragSettings) -> None:
+    if _RANK[quality] < _RANK[settings.min_quality]:
+        raise QualityBelowMinimum(
+            f"the evidence found is {quality}, below the min_quality {settings.min_quality} asked for"
+        )
+
+
+def _assemble(
+    text: str,
+    ended: Completion,
+    knowledge: Knowledge,
+    evidence: Evidence,
+    recorder: Recorder,
+    *,
+    llm_calls: int,
+) -> Answer:
+    tokens = ended.usage or TokenUsage()
+    return Answer(
+        text=text,
+        pipeline=evidence.pipeline,
+        action=evidence.action,
+        evidence_quality=_quality(evidence, knowledge),
+        degraded=tuple(recorder.degraded),
+        citations=_citations(knowledge, evidence.documents),
+        usage=Usage(
+            prompt_tokens=tokens.prompt_tokens,
+            completion_tokens=tokens.completion_tokens,
+            llm_calls=llm_calls,
+            llm_attempts=llm_calls,
+            search_calls=recorder.search_calls,
+        ),
+        trace=recorder.trace(knowledge),
+        finish_reason=ended.finish_reason or "stop",
+    )
+
+
+def _citations(knowledge: Knowledge, documents: Mapping[str, Document]) -> tuple[Citation, ...]:
+    return tuple(
+        Citation(
+            index=index,
+            document_id=scored.strip.document_id,
+            title=documents[scored.strip.document_id].title,
+            url=documents[scored.strip.document_id].url,
+            revision=documents[scored.strip.document_id].revision,
+            text=scored.strip.text,
+            start=scored.strip.start,
+            end=scored.strip.end,
+            score=scored.score,
+        )
+        for index, scored in enumerate(knowledge.strips, start=1)
+    )

@@ -1,0 +1,58 @@
+"""Answer metrics, pure: containment match as the papers measure it, and an interval for it."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+def contains_answer(prediction: str, answers: Iterable[str], *, case_sensitive: bool) -> bool:
+    """Whether any gold alias occurs in the prediction (CRAG's PopQA accuracy).
+
+    The original compares case-sensitively, the reproduction in lower case.
+
+    >>> contains_answer("He was a Politician.", ["politician"], case_sensitive=False)
+    True
+    """
+    if case_sensitive:
+        return any(answer in prediction for answer in answers)
+    lowered = prediction.lower()
+    return any(answer.lower() in lowered for answer in answers)
+
+
+def chooses(prediction: str, label: str, text: str) -> bool:
+    """Whether a multiple-choice prediction names the option: its text, or its letter as a word."""
+    if text.lower() in prediction.lower():
+        return True
+    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", prediction) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Proportion:
+    """A share with its 95 % Wilson interval."""
+
+    successes: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The share itself; not a number when nothing was counted."""
+        return self.successes / self.total if self.total else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The Wilson score interval, which holds near 0 and 1 too."""
+        if not self.total:
+            return (math.nan, math.nan)
+        z, n, p = 1.959964, self.total, self.share
+        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        return (max(0.0, centre - half), min(1.0, centre + half))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of the values lie, by nearest rank."""
+    if not values:
+        return math.nan
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]

@@ -1,0 +1,91 @@
+"""The stages: each a Protocol with one method, and the values that only they exchange."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crag_core.context import RequestContext
+from crag_core.settings import ActionThresholds, AnswerOptions, SamplingOptions
+from crag_core.types import (
+    Answer,
+    Completion,
+    Document,
+    Passage,
+    Prompt,
+    Question,
+    Sampling,
+    Score,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One entry per passage, in the order given.
+
+    A score of `None` marks an empty passage: it was not sent to the model and decides nothing.
+    Thresholds arrive with every evaluation, so that a rolling change of the evaluator never mixes
+    the scales of two checkpoints.
+    """
+
+    scores: tuple[Score | None, ...]
+    truncated: tuple[bool, ...]
+    thresholds: ActionThresholds
+    strip_min_score: float
+    evaluator_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question with everything its caller said about it; `documents` replace retrieval."""
+
+    question: Question
+    documents: tuple[Document, ...] | None = None
+    options: AnswerOptions = field(default_factory=AnswerOptions)
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+
+
+class Retriever(Protocol):
+    """Documents of the static corpus, best first, at most `limit`; raises RetrievalFailed."""
+
+    async def retrieve(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]: ...
+
+
+class Evaluator(Protocol):
+    """One entry per passage, in the order given, never fewer; a failure raises EvaluationFailed."""
+
+    async def evaluate(
+        self, ctx: RequestContext, question: str, passages: Sequence[Passage]
+    ) -> Evaluation: ...
+
+
+class Searcher(Protocol):
+    """Web documents for a query, best first; an empty result is an answer, an outage SearchFailed."""
+
+    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]: ...
+
+
+class Generator(Protocol):
+    """The pieces of one completion, in order; the last carries finish reason and usage.
+
+    Raises GenerationFailed, or PromptTooLong before the first piece. Closing the iterator early
+    aborts the completion.
+    """
+
+    def generate(
+        self, ctx: RequestContext, prompt: Prompt, sampling: Sampling
+    ) -> AsyncGenerator[Completion]: ...
+
+
+class TokenCounter(Protocol):
+    """Counts a prompt's tokens as the generator will, its chat template included."""
+
+    def count(self, prompt: Prompt) -> int: ...
+
+
+class Pipeline(Protocol):
+    """Pieces of the answer's text as they come, then the finished Answer, last and exactly once.
+
+    The pieces joined are the Answer's text. Errors are raised, before or between the pieces.
+    """
+
+    def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]: ...

@@ -1,0 +1,267 @@
+"""The values that travel between the stages: frozen, small, without behaviour of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Score = float
+"""A raw logit of the retrieval evaluator; never squashed into a probability."""
+
+
+class Action(StrEnum):
+    """What the action trigger decides for one question (CRAG, section 4.3)."""
+
+    CORRECT = "correct"
+    INCORRECT = "incorrect"
+    AMBIGUOUS = "ambiguous"
+
+
+class EvidenceQuality(StrEnum):
+    """How good the evidence behind an answer is, by the evaluator's own thresholds."""
+
+    STRONG = "strong"
+    WEAK = "weak"
+    NONE = "none"
+
+
+class PipelineName(StrEnum):
+    """The pipelines, by the one name each has everywhere: field, model name and flag."""
+
+    CRAG = "crag"
+    RAG = "rag"
+    NO_RETRIEVAL = "no_retrieval"
+    COMPACT = "compact"
+
+
+class Task(StrEnum):
+    """What kind of answer the question wants."""
+
+    QUESTION = "question"
+    CHOICE = "choice"
+    CLAIM = "claim"
+
+
+class Stage(StrEnum):
+    """The stages of an answer, as traces, errors and metrics name them."""
+
+    RETRIEVE = "retrieve"
+    EVALUATE = "evaluate"
+    REFINE_INTERNAL = "refine_internal"
+    SEARCH = "search"
+    REFINE_EXTERNAL = "refine_external"
+    GENERATE = "generate"
+
+
+class DocumentSource(StrEnum):
+    """Where a document came from."""
+
+    CORPUS = "corpus"
+    CALLER = "caller"
+    WIKIPEDIA = "wikipedia"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option of a multiple-choice question."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One earlier turn of the conversation; kept in the prompt, never searched."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as it was asked, with what the prompt needs beside its text."""
+
+    text: str
+    task: Task = Task.QUESTION
+    choices: tuple[Choice, ...] = ()
+    system: tuple[str, ...] = ()
+    history: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A retrieved, searched or given document; `revision` is the page revision it was read at."""
+
+    id: str
+    text: str
+    title: str = ""
+    source: DocumentSource = DocumentSource.CORPUS
+    url: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What the evaluator scores; whether the title is part of the input is its manifest's business."""
+
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A knowledge strip: `text` is the document's text from code point `start` up to `end`."""
+
+    text: str
+    document_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredStrip:
+    """A strip with its relevance score; `None` where no evaluator has scored it (pipeline `rag`)."""
+
+    strip: Strip
+    score: Score | None
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What the generator may answer from: refined strips of the corpus and of the web, recomposed."""
+
+    internal: tuple[ScoredStrip, ...] = ()
+    external: tuple[ScoredStrip, ...] = ()
+
+    @property
+    def strips(self) -> tuple[ScoredStrip, ...]:
+        """Internal before external, in the order in which they are numbered and cited."""
+        return self.internal + self.external
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message of a prompt."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A chat prompt; the generator applies the model's own chat template to it."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a completion is sampled; temperature 0 is greedy."""
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of one completion."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One piece of a completion; the last piece carries `finish_reason` (stop, length) and the usage."""
+
+    text: str
+    finish_reason: str | None = None
+    usage: TokenUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Evidence the generator saw: a strip, the document it stands in, and where in its text."""
+
+    index: int
+    document_id: str
+    title: str
+    url: str | None
+    revision: str | None
+    text: str
+    start: int
+    end: int
+    score: Score | None
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """One rung of the ladder that was taken: which stage gave something up, and why."""
+
+    stage: Stage
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost; `llm_attempts` counts failed calls too."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    llm_calls: int = 0
+    llm_attempts: int = 0
+    search_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StageRecord:
+    """How long one stage took, in seconds from its start, and the code of the error that ended it."""
+
+    stage: Stage
+    started_s: float
+    seconds: float
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDocument:
+    """A document as the evaluator saw it; `score` is `None` for an empty one, which decides nothing."""
+
+    document_id: str
+    title: str
+    score: Score | None
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """How an answer came about: what was scored against which thresholds, and how long it took."""
+
+    stages: tuple[StageRecord, ...] = ()
+    documents: tuple[ScoredDocument, ...] = ()
+    searched: tuple[ScoredDocument, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    strip_min_score: float | None = None
+    evaluator_id: str | None = None
+    strips_scored: int = 0
+    strips_kept: int = 0
+    search_query: str | None = None
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished answer; the same object whether it was streamed or not."""
+
+    text: str
+    pipeline: PipelineName
+    action: Action | None
+    evidence_quality: EvidenceQuality
+    degraded: tuple[Degradation, ...]
+    citations: tuple[Citation, ...]
+    usage: Usage
+    trace: Trace
+    finish_reason: str

@@ -1,0 +1,18 @@
+"""The paths of the API, each written once."""
+
+ROOT = "/"
+ANSWER = "/v1/answer"
+CHAT_COMPLETIONS = "/v1/chat/completions"
+MODELS = "/v1/models"
+RERANK = "/v1/rerank"
+LIVE = "/livez"
+READY = "/readyz"
+METRICS = "/metrics"
+DOCS = "/docs"
+OPENAPI = "/openapi.json"
+
+ANSWER_ROUTES = frozenset({ANSWER, CHAT_COMPLETIONS})
+"""Where answers are asked for, and observed."""
+
+OPENAI_ROUTES = frozenset({CHAT_COMPLETIONS, MODELS})
+"""Where errors also have the form that OpenAI's clients know."""

@@ -1,0 +1,20 @@
+"""What the API is given: Protocols only, so that it runs without a cluster."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from crag_core.protocols import Evaluator, Pipeline
+from crag_core.types import PipelineName
+from deployments.api.health import Readiness
+from deployments.api.observing import AnswerObserver
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything behind the routes; `metrics` returns the Prometheus text of this application."""
+
+    pipelines: Mapping[PipelineName, Pipeline]
+    evaluator: Evaluator
+    readiness: Readiness
+    metrics: Callable[[], Awaitable[str]]
+    observer: AnswerObserver

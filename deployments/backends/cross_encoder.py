@@ -1,0 +1,135 @@
+"""The cross-encoder: a sequence classifier with one output that reads question and passage together."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification
+
+from crag_core.errors import EvaluationFailed, SettingsError
+from crag_core.types import Passage
+from deployments.backends.device import torch_device
+from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorManifest
+from deployments.backends.model_folder import weights_file
+from deployments.backends.scored_passage import ScoredPassage
+from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
+from deployments.settings import EvaluatorSettings
+
+
+class CrossEncoder:
+    """A T5 of any size, or a BERT-like classifier; for one thread at a time.
+
+    A T5 reads the manifest's template as one text with one end mark (CRAG, section 4.2); others read
+    a text pair. Tokenising and scoring are separate, so that pairs of several questions can be batched.
+    """
+
+    def __init__(self, folder: Path, manifest: EvaluatorManifest, settings: EvaluatorSettings) -> None:
+        """Raises SettingsError when the checkpoint is not a one-output classifier of its kind."""
+        self.manifest = manifest
+        self._tokenizer = TextTokenizer(folder)
+        self._device = torch_device(settings.device)
+        self._max_tokens_per_batch = settings.max_tokens_per_batch
+        self._model = _load_model(folder, manifest).to(self._device)
+        self._takes_types = getattr(self._model.config, "type_vocab_size", 0) > 0
+        if self._tokenizer.vocabulary_size > self._model.get_input_embeddings().num_embeddings:
+            raise SettingsError(
+                f"the tokenizer in {folder} has {self._tokenizer.vocabulary_size} tokens, more than the "
+                "model's embeddings: copy the checkpoint's own tokenizer"
+            )
+        try:
+            self.score_tokens(self.tokenize("probe", [Passage("probe")]))
+        except (EvaluationFailed, IndexError) as error:
+            raise SettingsError(f"the checkpoint in {folder} cannot score a pair: {error}") from error
+
+    def score(self, question: str, passages: Sequence[Passage]) -> list[ScoredPassage]:
+        """One entry per passage, in order; raises EvaluationFailed, and InvalidQuestion if too long."""
+        return self.score_tokens(self.tokenize(question, passages))
+
+    def tokenize(self, question: str, passages: Sequence[Passage]) -> list[Tokens | None]:
+        """One model input per passage, in order; None for an empty one, which no model should see."""
+        texts = [self.manifest.passage_form.of(passage) for passage in passages]
+        full = [position for position, text in enumerate(texts) if text.strip()]
+        inputs = self._pairs(question, [texts[position] for position in full])
+        tokenized: list[Tokens | None] = [None] * len(texts)
+        for position, tokens in zip(full, inputs, strict=True):
+            tokenized[position] = None if tokens.is_empty else tokens
+        return tokenized
+
+    def score_tokens(self, tokenized: Sequence[Tokens | None]) -> list[ScoredPassage]:
+        """Scores of tokenised passages, in order, in batches of similar length."""
+        scored = [ScoredPassage(None, False)] * len(tokenized)
+        inputs = [(position, tokens) for position, tokens in enumerate(tokenized) if tokens is not None]
+        for batch in pack([len(tokens.ids) for _, tokens in inputs], self._max_tokens_per_batch):
+            chosen = [inputs[i] for i in batch]
+            scores = self._forward([tokens for _, tokens in chosen])
+            for (position, tokens), score in zip(chosen, scores, strict=True):
+                scored[position] = ScoredPassage(score, tokens.truncated)
+        return scored
+
+    def _pairs(self, question: str, texts: Sequence[str]) -> list[Tokens]:
+        max_tokens = self.manifest.max_tokens
+        if self.manifest.template is None:
+            return self._tokenizer.encode_pairs(question, texts, max_tokens)
+        prefix = self.manifest.template.removesuffix("{passage}").replace("{question}", question)
+        return self._tokenizer.encode_prefixed(prefix, texts, max_tokens)
+
+    @torch.inference_mode()
+    def _forward(self, inputs: Sequence[Tokens]) -> list[float]:
+        batch = padded(inputs, self._tokenizer.pad_id, self._device)
+        if not self._takes_types:
+            del batch["token_type_ids"]
+        try:
+            logits: Tensor = self._model(**batch).logits
+        except (RuntimeError, ValueError) as error:
+            raise EvaluationFailed(f"the retrieval evaluator failed on a batch: {error}") from error
+        scores: list[float] = logits.squeeze(-1).float().cpu().tolist()
+        if not all(math.isfinite(score) for score in scores):
+            raise EvaluationFailed(
+                "the retrieval evaluator gave a score that is no number: its weights overflow "
+                f"in {self.manifest.dtype}"
+            )
+        return scores
+
+
+def _load_model(folder: Path, manifest: EvaluatorManifest) -> Any:
+    if weights_file(folder).name != manifest.weights:
+        raise SettingsError(
+            f"the manifest in {folder} describes {manifest.weights}, but {weights_file(folder).name} "
+            "would be loaded: remove one of them"
+        )
+    try:
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            trust_remote_code=False,
+            dtype=getattr(torch, manifest.dtype),
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise SettingsError(
+            f"{folder} holds no sequence classifier that can be loaded: {error}"
+        ) from error
+    config = model.config
+    if config.num_labels != 1:
+        raise SettingsError(
+            f"the checkpoint in {folder} has {config.num_labels} outputs: an evaluator has exactly one"
+        )
+    if report["missing_keys"]:
+        missing = ", ".join(sorted(report["missing_keys"])[:3])
+        raise SettingsError(
+            f"the checkpoint in {folder} lacks {missing}: it was never trained as a classifier"
+        )
+    if bool(config.is_encoder_decoder) is not (manifest.kind is EvaluatorKind.T5):
+        raise SettingsError(
+            f"the manifest in {folder} says kind {manifest.kind}, but the checkpoint is a "
+            f"{config.model_type}: correct one of them"
+        )
+    longest = getattr(config, "max_position_embeddings", manifest.max_tokens)
+    if manifest.max_tokens > longest:
+        raise SettingsError(
+            f"the manifest in {folder} says max_tokens {manifest.max_tokens}, but the checkpoint "
+            f"reads {longest}"
+        )
+    return model.eval()

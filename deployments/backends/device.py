@@ -1,0 +1,17 @@
+"""The torch device that a model runs on."""
+
+import torch
+
+from crag_core.errors import SettingsError
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of that name; raises SettingsError when this machine has none."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise SettingsError(
+            f"this machine has no torch device {name}: set `device` to cpu, or to one it has"
+        ) from error
+    return device

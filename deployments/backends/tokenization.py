@@ -1,0 +1,149 @@
+"""Text to token ids for encoders and evaluators, safe for untrusted text, and packed by tokens."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from tokenizers import Encoding
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
+from crag_core.errors import InvalidQuestion, SettingsError
+from deployments.backends.model_folder import tokenizer_file
+
+_MIN_PASSAGE_TOKENS = 32
+"""A question that leaves a longer passage fewer tokens than this is refused, not cut."""
+
+
+class Tokens(NamedTuple):
+    """One model input: token ids with their segment ids.
+
+    `truncated` says that the text was cut to fit, `is_empty` that nothing of it was readable.
+    """
+
+    ids: list[int]
+    type_ids: list[int]
+    truncated: bool
+    is_empty: bool
+
+
+class TextTokenizer:
+    """A model's own fast tokenizer, for texts that nobody has checked.
+
+    Text that spells a special token (`</s>`, `[SEP]`) never becomes that token: only the tokenizer's
+    own template adds special ids, so nobody can end or split an input from within.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises SettingsError when the folder holds no usable tokenizer."""
+        tokenizer_file(folder)  # without one, transformers would make up an empty vocabulary
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            backend = tokenizer.backend_tokenizer
+        except (OSError, ValueError, AttributeError, ImportError) as error:
+            raise SettingsError(f"{folder} holds no usable fast tokenizer: {error}") from error
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        self._backend = backend
+        self.pad_id: int = tokenizer.pad_token_id or 0
+        self.vocabulary_size: int = backend.get_vocab_size()
+        special = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
+        self._special_ids = special.union(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+
+    def encode(self, texts: Sequence[str], max_tokens: int) -> list[Tokens]:
+        """One input per text, the end of a long text cut off."""
+        room = max_tokens - self._backend.num_special_tokens_to_add(False)
+        return [self._finish(body, None, room) for body in self._bodies(texts)]
+
+    def encode_prefixed(self, prefix: str, texts: Sequence[str], max_tokens: int) -> list[Tokens]:
+        """One input per text, `prefix` and text read as one; only the text's end is ever cut off.
+
+        Raises InvalidQuestion when the prefix alone fills the window.
+        """
+        room = max_tokens - self._backend.num_special_tokens_to_add(False)
+        (head,) = self._bodies([prefix])
+        bodies = self._bodies([prefix + text for text in texts])
+        for body in bodies:
+            _leave_room(room - len(head.ids), len(body.ids) - len(head.ids), max_tokens)
+        return [self._finish(body, None, room, self._readable(head)) for body in bodies]
+
+    def encode_pairs(self, first: str, seconds: Sequence[str], max_tokens: int) -> list[Tokens]:
+        """One input per second text, paired with the first; only the second's end is ever cut off.
+
+        Raises InvalidQuestion when the first text alone fills the window.
+        """
+        (question,) = self._bodies([first])
+        room = max_tokens - self._backend.num_special_tokens_to_add(True) - len(question.ids)
+        passages = self._bodies(seconds)
+        for passage in passages:
+            _leave_room(room, len(passage.ids), max_tokens)
+        return [self._finish(question, passage, room) for passage in passages]
+
+    def _bodies(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encodings without special tokens; lone surrogates, which are no text, become `?`."""
+        readable = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        encodings: list[Encoding] = self._backend.encode_batch(readable, add_special_tokens=False)
+        return encodings
+
+    def _readable(self, encoding: Encoding) -> int:
+        return sum(token not in self._special_ids for token in encoding.ids)
+
+    def _finish(self, body: Encoding, pair: Encoding | None, room: int, prefix: int = 0) -> Tokens:
+        last = body if pair is None else pair
+        is_empty = self._readable(last) <= prefix
+        truncated = len(last.ids) > room
+        if truncated:
+            last.truncate(room)
+        whole = self._backend.post_process(body, pair)
+        # A unigram vocabulary spells special tokens too, whatever `encode_special_tokens` says.
+        kept = [
+            (token, kind)
+            for token, kind, is_added in zip(
+                whole.ids, whole.type_ids, whole.special_tokens_mask, strict=True
+            )
+            if is_added or token not in self._special_ids
+        ]
+        return Tokens([i for i, _ in kept], [kind for _, kind in kept], truncated, is_empty)
+
+
+def pack(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Positions of inputs in batches of similar length, at most `max_tokens` padded tokens each.
+
+    An input longer than the bound travels alone.
+
+    >>> list(pack([3, 9, 2, 3], max_tokens=9))
+    [[2, 0, 3], [1]]
+    """
+    batch: list[int] = []
+    for position in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and lengths[position] * (len(batch) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(position)
+    if batch:
+        yield batch
+
+
+def padded(inputs: Sequence[Tokens], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+    """`input_ids`, `attention_mask` and `token_type_ids`, each [inputs, longest], on a device."""
+
+    def stack(rows: Sequence[list[int]], fill: int) -> Tensor:
+        tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=fill).to(device)
+
+    return {
+        "input_ids": stack([tokens.ids for tokens in inputs], pad_id),
+        "attention_mask": stack([[1] * len(tokens.ids) for tokens in inputs], 0),
+        "token_type_ids": stack([tokens.type_ids for tokens in inputs], 0),
+    }
+
+
+def _leave_room(room: int, wanted: int, max_tokens: int) -> None:
+    if room < min(wanted, _MIN_PASSAGE_TOKENS):
+        raise InvalidQuestion(
+            f"the question is too long for the retrieval evaluator, which reads {max_tokens} tokens "
+            "of question and passage together: shorten the question"
+        )

@@ -1,0 +1,153 @@
+"""Clients: the core's Protocols over Ray Serve handles.
+
+The only file that calls a handle. Each call is bounded by the request's deadline, and what Ray
+raises becomes one of the core's errors here, so that neither core nor API ever sees Ray.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.handle import DeploymentHandle
+
+from crag_core.context import RequestContext
+from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
+from crag_core.protocols import Ask, Evaluation
+from crag_core.types import (
+    Answer,
+    Completion,
+    Document,
+    DocumentSource,
+    Passage,
+    PipelineName,
+    Prompt,
+    Sampling,
+    Stage,
+)
+from deployments.messages import (
+    AnswerRequest,
+    EvaluateRequest,
+    GenerateRequest,
+    RetrieveRequest,
+    SearchRequest,
+    WireContext,
+)
+
+
+@dataclass(frozen=True)
+class RetrieverClient:
+    """A Retriever in another process."""
+
+    handle: DeploymentHandle[Any]
+
+    async def retrieve(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
+        """Documents of the corpus, best first."""
+        request = RetrieveRequest(WireContext.of(ctx), query, limit)
+        documents: Sequence[Document] = await _call(ctx, Stage.RETRIEVE, self.handle.retrieve, request)
+        return documents
+
+
+@dataclass(frozen=True)
+class EvaluatorClient:
+    """An Evaluator in another process: one handle call per question, never per passage."""
+
+    handle: DeploymentHandle[Any]
+
+    async def evaluate(
+        self, ctx: RequestContext, question: str, passages: Sequence[Passage]
+    ) -> Evaluation:
+        """One entry per passage, in order."""
+        request = EvaluateRequest(WireContext.of(ctx), question, tuple(passages))
+        evaluation: Evaluation = await _call(ctx, Stage.EVALUATE, self.handle.evaluate, request)
+        return evaluation
+
+
+@dataclass(frozen=True)
+class SearcherClient:
+    """One source of a Searcher in another process."""
+
+    handle: DeploymentHandle[Any]
+    source: DocumentSource
+
+    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
+        """Web documents, best first."""
+        request = SearchRequest(WireContext.of(ctx), self.source, query, limit)
+        documents: Sequence[Document] = await _call(ctx, Stage.SEARCH, self.handle.search, request)
+        return documents
+
+
+@dataclass(frozen=True)
+class GeneratorClient:
+    """A Generator in another process."""
+
+    handle: DeploymentHandle[Any]
+
+    def generate(
+        self, ctx: RequestContext, prompt: Prompt, sampling: Sampling
+    ) -> AsyncGenerator[Completion]:
+        """Pieces of the completion as they come."""
+        request = GenerateRequest(WireContext.of(ctx), prompt, sampling)
+        return _stream(ctx, Stage.GENERATE, self.handle.generate, request)
+
+
+@dataclass(frozen=True)
+class PipelineClient:
+    """One pipeline of a graph in another process."""
+
+    handle: DeploymentHandle[Any]
+    pipeline: PipelineName
+
+    def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
+        """Pieces of the answer, then the Answer."""
+        request = AnswerRequest(WireContext.of(ctx), self.pipeline, ask)
+        return _stream(ctx, self.pipeline, self.handle.stream, request)
+
+
+async def _call(
+    ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: object
+) -> Any:
+    with _translated(ctx, stage):
+        async with asyncio.timeout(_remaining_s(ctx, stage)):
+            return await method.remote(request)
+
+
+async def _stream(
+    ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: object
+) -> AsyncGenerator[Any]:
+    remaining_s = _remaining_s(ctx, stage)
+    pieces: Any = method.options(stream=True).remote(request)
+    try:
+        while True:
+            with _translated(ctx, stage):
+                try:
+                    piece = await asyncio.wait_for(anext(pieces), remaining_s)
+                except StopAsyncIteration:
+                    return
+            yield piece
+            remaining_s = _remaining_s(ctx, stage)
+    finally:  # the reader left early, or time is up: stop the work behind the stream
+        pieces.cancel()
+
+
+def _remaining_s(ctx: RequestContext, stage: Stage | PipelineName) -> float:
+    """Seconds left; work that cannot finish any more is refused before it starts."""
+    remaining_s = ctx.remaining_s()
+    if remaining_s <= 0:
+        raise StageTimedOut(f"no time was left for {stage}")
+    return remaining_s
+
+
+@contextmanager
+def _translated(ctx: RequestContext, stage: Stage | PipelineName) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise StageTimedOut(f"{stage} did not finish before the deadline") from error
+    except BackPressureError as error:
+        raise Overloaded(f"too many requests are waiting for {stage}: try again later") from error
+    except (DeploymentUnavailableError, RayActorError) as error:
+        raise StageUnavailable(f"{stage} has no live replica at the moment") from error

@@ -1,0 +1,47 @@
+"""The graph of the corrective pipeline and its baselines: stages wired by clients, nothing else."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from crag_core.baselines import NoRetrieval, Rag
+from crag_core.crag import Crag
+from crag_core.errors import PipelineNotConfigured
+from crag_core.generation import AnswerWriter
+from crag_core.protocols import Evaluator, Generator, Pipeline, Retriever, Searcher
+from crag_core.settings import CragSettings
+from crag_core.types import Answer, PipelineName
+from deployments.backends.chat_template import ChatTemplate
+from deployments.messages import AnswerRequest
+from deployments.settings import GeneratorSettings
+
+
+class CragGraph:
+    """Serves the pipelines `crag`, `rag` and `no_retrieval`."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        evaluator: Evaluator,
+        searchers: Sequence[Searcher],
+        generator: Generator,
+        settings: CragSettings,
+        generator_settings: GeneratorSettings,
+    ) -> None:
+        """Takes clients of the four stages; the generator's own tokenizer counts the prompt."""
+        counter = ChatTemplate(generator_settings.model, generator_settings.revision)
+        writer = AnswerWriter(generator, counter)
+        self._pipelines: dict[PipelineName, Pipeline] = {
+            PipelineName.CRAG: Crag(retriever, evaluator, searchers, writer, settings),
+            PipelineName.RAG: Rag(retriever, writer, settings),
+            PipelineName.NO_RETRIEVAL: NoRetrieval(writer, settings),
+        }
+
+    async def stream(self, request: AnswerRequest) -> AsyncGenerator[str | Answer]:
+        """Pieces of the answer, then the Answer."""
+        ctx = request.context.localize()
+        pipeline = self._pipelines.get(request.pipeline)
+        if pipeline is None:
+            raise PipelineNotConfigured(f"pipeline {request.pipeline} is not served by this graph")
+        async with aclosing(pipeline.stream(ctx, request.ask)) as pieces:
+            async for piece in pieces:
+                yield piece

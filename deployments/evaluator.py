@@ -1,0 +1,32 @@
+"""The evaluator's replica."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from crag_core.protocols import Evaluation
+from deployments.backends.scorer import load_scorer
+from deployments.messages import EvaluateRequest
+from deployments.settings import EvaluatorSettings
+
+
+class Evaluator:
+    """Scores all passages of one question in one call, on one device thread."""
+
+    def __init__(self, settings: EvaluatorSettings) -> None:
+        """Loads weights and manifest; raises SettingsError when they do not fit together."""
+        self._scorer = load_scorer(settings)
+        self._device = ThreadPoolExecutor(max_workers=1, thread_name_prefix="device")
+
+    async def evaluate(self, request: EvaluateRequest) -> Evaluation:
+        """One entry per passage, in the order given, with the thresholds that go with them."""
+        scored = await asyncio.get_running_loop().run_in_executor(
+            self._device, self._scorer.score, request.question, request.passages
+        )
+        manifest = self._scorer.manifest
+        return Evaluation(
+            scores=tuple(passage.score for passage in scored),
+            truncated=tuple(passage.truncated for passage in scored),
+            thresholds=manifest.thresholds.action(),
+            strip_min_score=manifest.thresholds.strip,
+            evaluator_id=manifest.evaluator_id,
+        )

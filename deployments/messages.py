@@ -1,0 +1,78 @@
+"""What travels between processes: one message per handle call, the request's context in each.
+
+A deadline crosses as the seconds that remain; the receiver's first line makes it local again.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from crag_core.context import Lane, RequestContext
+from crag_core.protocols import Ask
+from crag_core.types import DocumentSource, Passage, PipelineName, Prompt, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class WireContext:
+    """A RequestContext on its way to another process."""
+
+    request_id: str
+    remaining_s: float
+    lane: Lane
+    traceparent: str | None
+
+    @classmethod
+    def of(cls, ctx: RequestContext) -> Self:
+        """The context as it leaves this process."""
+        return cls(ctx.request_id, ctx.remaining_s(), ctx.lane, ctx.traceparent)
+
+    def localize(self) -> RequestContext:
+        """The context with a deadline on this process's clock."""
+        return RequestContext.starting_now(
+            self.request_id, self.remaining_s, self.lane, self.traceparent
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieveRequest:
+    """To the retriever."""
+
+    context: WireContext
+    query: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateRequest:
+    """To the evaluator: one question with all its passages."""
+
+    context: WireContext
+    question: str
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """To the searcher, which holds one backend per source."""
+
+    context: WireContext
+    source: DocumentSource
+    query: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """To the generator."""
+
+    context: WireContext
+    prompt: Prompt
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """To a graph: one question through one pipeline."""
+
+    context: WireContext
+    pipeline: PipelineName
+    ask: Ask

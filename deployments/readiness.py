@@ -1,0 +1,87 @@
+"""Readiness: each stage is asked one small thing at start-up, and is ready once it has answered."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+
+from crag_core.context import RequestContext
+from crag_core.errors import CragError, SearchFailed
+from crag_core.protocols import Ask, Evaluator, Pipeline, Retriever, Searcher
+from crag_core.settings import AnswerOptions
+from crag_core.types import Passage, PipelineName, Question, Stage
+from deployments.api.health import StageState
+
+_logger = logging.getLogger(__name__)
+
+_QUESTION = "What is the capital of France?"
+_PROBE_TIMEOUT_S = 120.0
+_RETRY_S = 1.0
+
+Probe = Callable[[RequestContext], Awaitable[None]]
+
+
+class Canary:
+    """Sends one small request through each stage until it answers, and remembers the outcome."""
+
+    def __init__(self, probes: Mapping[Stage, Probe]) -> None:
+        """Every stage starts as `starting`."""
+        self._probes = probes
+        self._states = {stage: StageState("starting", ready=False) for stage in probes}
+
+    def stages(self) -> Mapping[str, StageState]:
+        """The state of every stage."""
+        return {str(stage): state for stage, state in self._states.items()}
+
+    async def run(self) -> None:
+        """Probe all stages side by side until each has answered."""
+        await asyncio.gather(*(self._until_ready(stage) for stage in self._probes))
+
+    async def _until_ready(self, stage: Stage) -> None:
+        while not self._states[stage].ready:
+            ctx = RequestContext.starting_now(f"canary-{uuid.uuid4().hex}", _PROBE_TIMEOUT_S)
+            try:
+                await self._probes[stage](ctx)
+            except CragError as error:
+                self._states[stage] = StageState(f"{error.code}: {error.message}", ready=False)
+                _logger.warning("stage %s is not ready: %s", stage, error.message)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self._states[stage] = StageState("ready", ready=True)
+
+
+def probes(
+    retriever: Retriever,
+    evaluator: Evaluator,
+    searchers: Sequence[Searcher],
+    pipelines: Mapping[PipelineName, Pipeline],
+) -> dict[Stage, Probe]:
+    """One probe per stage; the generator's goes through its graph, for one token."""
+
+    async def retrieve(ctx: RequestContext) -> None:
+        await retriever.retrieve(ctx, _QUESTION, limit=1)
+
+    async def evaluate(ctx: RequestContext) -> None:
+        await evaluator.evaluate(ctx, _QUESTION, [Passage("Paris is the capital of France.")])
+
+    async def search(ctx: RequestContext) -> None:
+        for searcher in searchers:
+            try:
+                await searcher.search(ctx, _QUESTION, limit=1)
+            except SearchFailed as error:
+                # the stage has answered: an outage of the web must not keep answers back
+                _logger.warning("the search is up, but its source is not: %s", error.message)
+
+    async def generate(ctx: RequestContext) -> None:
+        ask = Ask(Question(_QUESTION), options=AnswerOptions(max_new_tokens=1))
+        async with aclosing(pipelines[PipelineName.NO_RETRIEVAL].stream(ctx, ask)) as pieces:
+            async for _ in pieces:
+                pass
+
+    return {
+        Stage.RETRIEVE: retrieve,
+        Stage.EVALUATE: evaluate,
+        Stage.SEARCH: search,
+        Stage.GENERATE: generate,
+    }

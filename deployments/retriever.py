@@ -1,0 +1,27 @@
+"""The retriever's replica."""
+
+from collections.abc import Sequence
+
+from crag_core.types import Document
+from deployments.backends.dense_encoder import DenseEncoder
+from deployments.backends.passage_index import PassageIndex
+from deployments.messages import RetrieveRequest
+from deployments.settings import RetrieverSettings
+
+
+class Retriever:
+    """Searches one passage index; every replica opens it by itself."""
+
+    def __init__(self, settings: RetrieverSettings) -> None:
+        """Opens encoder and index; raises SettingsError when they do not fit together."""
+        self._settings = settings
+        self._index = PassageIndex.open(settings.index, DenseEncoder(settings.encoder))
+
+    async def retrieve(self, request: RetrieveRequest) -> Sequence[Document]:
+        """Documents, best first."""
+        return await self._index.search(
+            request.query,
+            limit=request.limit,
+            candidates=self._settings.candidates,
+            rrf_k=self._settings.rrf_k,
+        )

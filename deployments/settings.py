@@ -1,0 +1,146 @@
+"""The application's settings: `AppSettings` is the `args:` block of a Serve config file."""
+
+from enum import StrEnum
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from crag_core.settings import CragSettings, Settings
+from crag_core.types import DocumentSource, PipelineName
+
+_WIKIMEDIA = ("wikipedia.org", "wikimedia.org", "wikidata.org")
+
+
+class Pooling(StrEnum):
+    """How token embeddings become one embedding."""
+
+    MEAN = "mean"
+    CLS = "cls"
+
+
+class EncoderSettings(Settings):
+    """A dense encoder: a Hugging Face encoder with pooling (Contriever, MiniLM)."""
+
+    model: str = Field(description="Folder or hub name of the encoder.")
+    revision: str | None = Field(None, description="Pinned hub revision; null for a folder.")
+    pooling: Pooling = Field(Pooling.MEAN, description="How token embeddings are pooled.")
+    normalise: bool = Field(True, description="Whether embeddings are scaled to length 1.")
+    max_tokens: int = Field(256, ge=8, description="Longer texts are truncated here.")
+    max_tokens_per_batch: int = Field(4096, ge=64, description="Padded tokens per forward pass.")
+
+
+class RetrieverSettings(Settings):
+    """The static corpus: one index, searched by text and by vector, fused by reciprocal rank."""
+
+    index: str = Field(description="Folder or object-store URI of a passage index.")
+    encoder: EncoderSettings = Field(description="Must be the encoder the index was built with.")
+    candidates: int = Field(50, ge=1, description="Hits taken from each side before fusion.")
+    rrf_k: int = Field(60, ge=1, description="Constant of reciprocal rank fusion.")
+
+
+class EvaluatorSettings(Settings):
+    """The retrieval evaluator; thresholds and templates live in its manifest."""
+
+    model: str = Field(description="Folder with weights and `evaluator.json`.")
+    encoder: str | None = Field(
+        None, description="Encoder folder or hub name, for a manifest of kind `embedding_head`."
+    )
+    device: str = Field("cpu", description="Torch device, such as cpu or cuda.")
+    threads: int = Field(1, ge=1, description="CPU threads of a forward pass.")
+    max_tokens_per_batch: int = Field(4096, ge=64, description="Padded tokens per forward pass.")
+
+
+class GeneratorSettings(Settings):
+    """The generator: a chat model in vLLM."""
+
+    model: str = Field(description="Folder or hub name of the chat model.")
+    revision: str | None = Field(None, description="Pinned hub revision; null for a folder.")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field(
+        "auto", description="Weights and activations."
+    )
+    max_model_len: int = Field(4096, ge=128, description="Prompt and completion tokens at most.")
+    max_num_seqs: int = Field(64, ge=1, description="Completions in flight in one engine.")
+    gpu_memory_utilization: float = Field(
+        0.9, gt=0.0, le=1.0, description="Share of the card that the engine may fill."
+    )
+    tensor_parallel_size: int = Field(1, ge=1, description="GPUs one engine is split over.")
+    enforce_eager: bool = Field(False, description="Run without CUDA graphs; needed on a CPU.")
+    wait_for_evaluator: bool = Field(
+        False, description="Start only once the evaluator is resident: needed on a shared GPU."
+    )
+
+
+class MediaWikiSettings(Settings):
+    """A MediaWiki's Action API."""
+
+    api_url: str = Field("https://en.wikipedia.org/w/api.php", description="Address of the Action API.")
+    contact: str | None = Field(
+        None,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="The operator's mail address or page, for the User-Agent; Wikimedia demands it.",
+    )
+    timeout_s: float = Field(6.0, gt=0, description="One look-up takes at most this long.")
+    max_response_bytes: int = Field(4_000_000, ge=1_000, description="Longer answers are refused.")
+    max_in_flight: int = Field(3, ge=1, description="Requests in flight per replica.")
+
+    @model_validator(mode="after")
+    def _contact_for_wikimedia(self) -> Self:
+        host = urlsplit(self.api_url).hostname or ""
+        if host.endswith(_WIKIMEDIA) and not self.contact:
+            raise ValueError(
+                f"{host} demands an operator's contact in the User-Agent: "
+                "set `contact` to your mail address or page"
+            )
+        return self
+
+
+class SearcherSettings(Settings):
+    """Knowledge searching: MediaWiki, or a local snapshot, which is also MediaWiki's fallback."""
+
+    snapshot: str | None = Field(None, description="Folder or URI of a snapshot index.")
+    mediawiki: MediaWikiSettings | None = Field(None, description="Null searches the snapshot only.")
+
+    @model_validator(mode="after")
+    def _some_backend(self) -> Self:
+        if self.snapshot is None and self.mediawiki is None:
+            raise ValueError("searcher needs a `snapshot`, a `mediawiki`, or both")
+        return self
+
+    @property
+    def sources(self) -> tuple[DocumentSource, ...]:
+        """The configured sources in the order in which they are asked."""
+        configured = {
+            DocumentSource.WIKIPEDIA: self.mediawiki,
+            DocumentSource.SNAPSHOT: self.snapshot,
+        }
+        return tuple(source for source, backend in configured.items() if backend is not None)
+
+
+class ApiSettings(Settings):
+    """Limits of the HTTP API."""
+
+    max_question_characters: int = Field(4_000, ge=1, description="Characters of a question.")
+    max_documents: int = Field(100, ge=1, le=100, description="Documents sent with a question.")
+    max_document_characters: int = Field(100_000, ge=1, description="Characters of one document.")
+    max_documents_characters: int = Field(
+        2_000_000, ge=1, description="Characters of all documents of a request together."
+    )
+    max_rerank_documents: int = Field(
+        10_000, ge=1, le=10_000, description="Documents of one rerank request."
+    )
+    max_body_bytes: int = Field(8_000_000, ge=1_000, description="Bytes of a request's body.")
+    default_timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none.")
+    max_timeout_s: float = Field(300.0, gt=0, description="Longest deadline a client may ask for.")
+    default_pipeline: PipelineName = Field(PipelineName.CRAG, description="Used when none is named.")
+
+
+class AppSettings(Settings):
+    """Everything the application is told; placement stands beside it, in `deployments:`."""
+
+    crag: CragSettings = Field(default_factory=CragSettings, description="The pipelines.")
+    retriever: RetrieverSettings = Field(description="The static corpus.")
+    evaluator: EvaluatorSettings = Field(description="The retrieval evaluator.")
+    generator: GeneratorSettings = Field(description="The generator.")
+    searcher: SearcherSettings = Field(description="Knowledge searching.")
+    api: ApiSettings = Field(default_factory=ApiSettings, description="The HTTP API.")

@@ -1,0 +1,1 @@
+"""Short programs a reader can run."""

@@ -1,0 +1,59 @@
+"""The shape of the house: rules that the import contracts cannot say."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    path
+    for package in ("crag_core", "deployments", "benchmarks", "training")
+    for path in (ROOT / package).rglob("*.py")
+)
+CORE = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in SOURCES
+    if path.is_relative_to(ROOT / "crag_core") and path.name != "__init__.py"
+]
+FRAMEWORKS = ("ray", "vllm", "torch", "transformers", "aiohttp", "fastapi", "lancedb", "deployments")
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_a_core_module_loads_no_framework(module: str) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
+    assert not {name for name in loaded if name.split(".")[0] in FRAMEWORKS}
+
+
+def files_with(pattern: str) -> set[str]:
+    return {
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        if re.search(pattern, path.read_text("utf-8"), re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "only"),
+    [
+        (r"\.remote\(", {"deployments/clients.py"}),
+        (r"\.bind\(\*?\w", {"deployments/app.py", "deployments/local.py"}),
+        # the MediaWiki client reads the statuses of others
+        (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/mediawiki.py"}),
+        (r"ray\.util\.metrics", {"deployments/observability/metrics.py"}),
+        (r"^from __future__ import annotations", set()),
+        (r"except( Base)?Exception:|except:", set()),
+    ],
+    ids=["remote", "bind", "statuses", "metrics", "postponed", "broad-except"],
+)
+def test_one_place_for(pattern: str, only: set[str]) -> None:
+    assert files_with(pattern) <= only
+
+
+def test_only_the_starter_touches_the_environment() -> None:
+    assert files_with(r"os\.environ|getenv") <= {"deployments/app.py", "deployments/local.py"}

@@ -1,0 +1,100 @@
+"""Config files: each is a Serve config and builds the application, without a model being opened."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+from ray.serve.schema import ServeDeploySchema
+
+from crag_core.errors import SettingsError
+from deployments.app import build_app
+from deployments.local import app_settings, load_config, refuse_port_in_use
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted([ROOT / "serve_config.yaml", *(ROOT / "configs").glob("*.yaml")])
+DEPLOYMENTS = {"Ingress", "CragGraph", "Retriever", "Evaluator", "Generator", "Searcher"}
+
+
+def args_of(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    args: dict[str, Any] = content["applications"][0]["args"]
+    return args
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_config_places_every_deployment_and_builds_the_application(path: Path) -> None:
+    config = load_config(path)
+    (application,) = config.applications
+    assert application.import_path == "deployments.app:build_app"
+    assert {deployment.name for deployment in application.deployments} == DEPLOYMENTS
+    build_app(args_of(path))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_the_default_deadline_fits_below_the_proxys(path: Path) -> None:
+    config = load_config(path)
+    proxy_s = config.http_options.request_timeout_s
+    assert proxy_s is not None and app_settings(config).api.max_timeout_s < proxy_s
+
+
+def test_a_misspelt_setting_is_named() -> None:
+    args = args_of(ROOT / "configs/embedded.yaml")
+    args["generator"]["modell"] = args["generator"].pop("model")
+    with pytest.raises(ValidationError, match=r"generator.modell"):
+        build_app(args)
+
+
+def test_swapped_thresholds_are_refused_with_both_values() -> None:
+    args = args_of(ROOT / "configs/embedded.yaml")
+    args["crag"] = {"thresholds": {"upper": -0.995, "lower": 0.592}}
+    with pytest.raises(
+        ValidationError, match=r"upper threshold -0\.995 is below lower threshold 0\.592"
+    ):
+        build_app(args)
+
+
+def test_parity_configs_hold_the_papers_values() -> None:
+    original = app_settings(load_config(ROOT / "configs/parity-original.yaml")).crag
+    reproduction = app_settings(load_config(ROOT / "configs/parity-reproduction.yaml")).crag
+    for crag in (original, reproduction):
+        assert crag.thresholds is not None
+        assert (crag.thresholds.upper, crag.thresholds.lower) == (0.592, -0.995)
+    assert (original.rag_documents, reproduction.rag_documents) == (10, 1)
+    assert reproduction.refinement.strip_min_score == -0.5
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("applications: [", "is not YAML"),
+        ("applications: 3", "is not a Serve config file"),
+        ("[]", "is not a Serve config file"),
+    ],
+)
+def test_a_broken_config_is_told_in_one_sentence(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(content, "utf-8")
+    with pytest.raises(SettingsError, match=words):
+        load_config(path)
+
+
+def test_a_missing_config_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read config .*nowhere\.yaml"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+def test_a_port_in_use_is_told_with_what_to_do() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SettingsError, match=r"cannot be used .* another with --port"):
+            refuse_port_in_use("127.0.0.1", taken.getsockname()[1])
+
+
+def test_the_port_of_a_config_can_be_replaced() -> None:
+    config: ServeDeploySchema = load_config(ROOT / "configs/embedded.yaml", port=8123)
+    assert config.http_options.port == 8123

@@ -1,0 +1,106 @@
+"""The command line: errors are sentences with an exit code, never a traceback."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from deployments.cli import app
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples/encyclopedia"
+
+
+def run(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def config_with(tmp_path: Path, **args: Any) -> Path:
+    """The embedded config with paths made absolute and some settings changed."""
+    content = yaml.safe_load((ROOT / "configs/embedded.yaml").read_text("utf-8"))
+    settings = content["applications"][0]["args"]
+    settings["retriever"]["index"] = str(ROOT / ".indexes/sample-corpus")
+    settings["retriever"]["encoder"]["model"] = str(ROOT / ".models/all-minilm-l6-v2")
+    settings["evaluator"]["model"] = str(ROOT / "deployments/evaluators/minilm-head")
+    settings["evaluator"]["encoder"] = str(ROOT / ".models/all-minilm-l6-v2")
+    settings["generator"]["model"] = str(ROOT / ".models/smollm2-135m-instruct")
+    settings["searcher"]["snapshot"] = str(ROOT / ".indexes/sample-snapshot")
+    for name, changes in args.items():
+        settings[name] = {**settings.get(name, {}), **changes}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(content), "utf-8")
+    return path
+
+
+def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
+    result = run("doctor", config_with(tmp_path), "--json")
+    findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
+    for name in ("settings", "encoder", "index", "evaluator", "generator", "snapshot"):
+        assert findings[name]["well"], findings[name]
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "words"),
+    [
+        ("generator", {"model": "./nowhere"}, "generator: model folder ./nowhere does not exist"),
+        ("retriever", {"index": "./nowhere"}, "holds no finished index"),
+        ("searcher", {"snapshot": "./nowhere"}, "holds no finished index"),
+        ("evaluator", {"model": "./nowhere"}, "evaluator: model folder ./nowhere does not exist"),
+        ("crag", {"thresholds": {"upper": -1.0, "lower": 1.0}}, "is below lower threshold"),
+    ],
+    ids=["generator", "index", "snapshot", "evaluator", "thresholds"],
+)
+def test_the_doctor_names_what_cannot_work(
+    tmp_path: Path, section: str, change: dict[str, Any], words: str
+) -> None:
+    result = run("doctor", config_with(tmp_path, **{section: change}))
+    assert result.exit_code == 1
+    assert words in " ".join(result.output.split())
+
+
+def test_serve_refuses_what_cannot_work_before_it_starts(tmp_path: Path) -> None:
+    path = config_with(tmp_path, generator={"model": "./nowhere"})
+    result = run("serve", path, "--port", "8765")
+    assert result.exit_code == 2
+    assert "generator: model folder ./nowhere does not exist" in " ".join(result.output.split())
+
+
+def test_an_index_of_another_encoder_is_refused_with_both_sides(tmp_path: Path) -> None:
+    path = config_with(tmp_path)
+    content = yaml.safe_load(path.read_text("utf-8"))
+    content["applications"][0]["args"]["retriever"]["encoder"]["pooling"] = "cls"
+    path.write_text(yaml.safe_dump(content), "utf-8")
+    output = " ".join(run("doctor", path).output.split())
+    assert "pooling mean" in output and "pooling cls" in output
+
+
+def test_building_and_looking_at_a_snapshot(tmp_path: Path) -> None:
+    source = tmp_path / "pages.jsonl"
+    source.write_text(
+        '{"title": "Kale", "text": "Kale is a leafy vegetable.", "revision": 1}\nnot json\n', "utf-8"
+    )
+    result = run("snapshot", "build", source, "--out", tmp_path / "snapshot")
+    assert result.exit_code == 0, result.output
+    assert "1 rows, 1 lines rejected" in " ".join(result.output.split())
+    assert "pages.jsonl:2" in result.output.replace("\n", "")
+
+
+def test_an_index_that_is_not_there_names_the_command_that_builds_one(tmp_path: Path) -> None:
+    result = run("index", "info", tmp_path)
+    assert result.exit_code == 2
+    assert "crag index build" in " ".join(result.output.split())
+
+
+def test_the_gpu_plan_adds_up(tmp_path: Path) -> None:
+    result = run("doctor", config_with(tmp_path), "--gpu", "--card-gib", "24", "--json")
+    findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
+    # SmolLM2-135M in float32: 134.5 million parameters of 4 bytes
+    assert "weights 0.50 + KV" in findings["generator memory"]["detail"]
+    assert findings["generator memory"]["well"] and findings["evaluator memory"]["well"]
+    too_small = run("doctor", config_with(tmp_path), "--gpu", "--card-gib", "1", "--json")
+    findings = {finding["name"]: finding for finding in json.loads(too_small.stdout)}
+    assert not findings["generator memory"]["well"]
+    assert "gpu_memory_utilization" in findings["generator memory"]["remedy"]

@@ -1,0 +1,160 @@
+"""Fakes of the stages: dataclasses that keep the core's Protocols, with behaviour you can read."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crag_core.context import RequestContext
+from crag_core.protocols import Ask, Evaluation
+from crag_core.settings import ActionThresholds
+from crag_core.types import (
+    Answer,
+    Completion,
+    Document,
+    Passage,
+    Prompt,
+    Sampling,
+    Score,
+    TokenUsage,
+)
+
+THRESHOLDS = ActionThresholds(upper=0.5, lower=-0.5)
+
+
+def context(remaining_s: float = 60.0) -> RequestContext:
+    """A request's context with plenty of time."""
+    return RequestContext.starting_now("request-1", remaining_s)
+
+
+@dataclass
+class FakeRetriever:
+    """Returns its documents, the first `limit` of them."""
+
+    documents: Sequence[Document] = ()
+    error: Exception | None = None
+    queries: list[str] = field(default_factory=list)
+
+    async def retrieve(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
+        self.queries.append(query)
+        if self.error:
+            raise self.error
+        return self.documents[:limit]
+
+
+@dataclass
+class FakeEvaluator:
+    """Scores a passage by its text, or by a function of it; an empty passage has no score.
+
+    An error is raised from call number `failing_from` on.
+    """
+
+    scores: Mapping[str, Score] | Callable[[str], Score] = field(default_factory=dict)
+    default: Score = 0.0
+    thresholds: ActionThresholds = THRESHOLDS
+    strip_min_score: Score = -1.0
+    error: Exception | None = None
+    failing_from: int = 1
+    hang: bool = False
+    calls: list[tuple[str, tuple[Passage, ...]]] = field(default_factory=list)
+    contexts: list[RequestContext] = field(default_factory=list)
+
+    async def evaluate(
+        self, ctx: RequestContext, question: str, passages: Sequence[Passage]
+    ) -> Evaluation:
+        self.calls.append((question, tuple(passages)))
+        self.contexts.append(ctx)
+        if self.hang:
+            await asyncio.Event().wait()
+        if self.error and len(self.calls) >= self.failing_from:
+            raise self.error
+        return Evaluation(
+            scores=tuple(self._score(passage.text) for passage in passages),
+            truncated=(False,) * len(passages),
+            thresholds=self.thresholds,
+            strip_min_score=self.strip_min_score,
+            evaluator_id="fake",
+        )
+
+    def _score(self, text: str) -> Score | None:
+        if not text.strip():
+            return None
+        if callable(self.scores):
+            return self.scores(text)
+        return self.scores.get(text, self.default)
+
+
+@dataclass
+class FakeSearcher:
+    """Returns its pages, the first `limit` of them."""
+
+    pages: Sequence[Document] = ()
+    error: Exception | None = None
+    queries: list[str] = field(default_factory=list)
+
+    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
+        self.queries.append(query)
+        if self.error:
+            raise self.error
+        return self.pages[:limit]
+
+
+@dataclass
+class FakeGenerator:
+    """Says its pieces, then ends; with an error it fails after them, and hanging it never ends."""
+
+    pieces: Sequence[str] = ("A politician", " from", " Blackburn.")
+    finish_reason: str | None = "stop"
+    error: Exception | None = None
+    hang: bool = False
+    prompts: list[Prompt] = field(default_factory=list)
+    samplings: list[Sampling] = field(default_factory=list)
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: int = 0
+
+    async def generate(
+        self, ctx: RequestContext, prompt: Prompt, sampling: Sampling
+    ) -> AsyncGenerator[Completion]:
+        self.prompts.append(prompt)
+        self.samplings.append(sampling)
+        try:
+            for piece in self.pieces:
+                yield Completion(piece)
+            if self.hang:
+                self.waiting.set()
+                await asyncio.Event().wait()
+            if self.error:
+                raise self.error
+            usage = TokenUsage(FakeTokenCounter().count(prompt), len(self.pieces))
+            if self.finish_reason:
+                yield Completion("", self.finish_reason, usage)
+        finally:
+            self.closed += 1
+
+
+@dataclass(frozen=True)
+class FakeTokenCounter:
+    """Counts words."""
+
+    def count(self, prompt: Prompt) -> int:
+        return sum(len(message.content.split()) for message in prompt.messages)
+
+
+@dataclass
+class FakePipeline:
+    """Streams what it is given, and remembers what it was asked; with an error it fails at the end."""
+
+    pieces: Sequence[str | Answer] = ()
+    error: Exception | None = None
+    hang: bool = False
+    asks: list[Ask] = field(default_factory=list)
+    contexts: list[RequestContext] = field(default_factory=list)
+
+    async def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
+        self.contexts.append(ctx)
+        self.asks.append(ask)
+        for piece in self.pieces:
+            yield piece
+        if self.hang:
+            await asyncio.Event().wait()
+        if self.error:
+            raise self.error

@@ -1,0 +1,1 @@
+"""Training and calibration of the models that crag-serve ships or loads."""

@@ -1,0 +1,229 @@
+"""Labelled question-passage pairs, from the question sets with known answers or supporting paragraphs.
+
+A pair is relevant when the passage answers the question (PopQA) or supports a hop of it (HotpotQA,
+2WikiMultihopQA, MuSiQue). Irrelevant passages are mostly hard ones: the set's own distractors, and
+what a text search of the corpus finds for the question. Passages nobody can label are left out.
+"""
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from crag_core.errors import SettingsError
+from crag_core.settings import RefinementSettings
+from crag_core.strips import decompose
+from crag_core.types import Document, Passage
+
+MULTI_HOP_SETS = ("hotpotqa", "2wiki", "musique")
+
+_SEED = 20240115
+_MIN_WORDS = 5
+_MIN_ALIAS_LETTERS = 4
+"""Shorter aliases (`pol`, `SF`) match by chance."""
+_MAX_RELEVANT = 3
+_MAX_DISTRACTORS = 5
+_MAX_FOUND = 4
+_UNTITLED_SHARE = 0.3
+"""Share of passages whose title is taken away, since callers' own documents often have none."""
+_STRIP_WORDS = 60
+"""Relevant passages longer than this also give strips, since the evaluator scores those too."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """One passage for one question; `group` is the question's id, never split between fit and test."""
+
+    dataset: str
+    group: str
+    question: str
+    passage: Passage
+    is_relevant: bool
+
+
+def labelled_pairs(folder: Path) -> list[LabelledPair]:
+    """All pairs of a folder with popqa, hotpotqa, 2wiki, musique and wiki_corpus; always the same.
+
+    Raises SettingsError when one of the five files is missing.
+    """
+    rng = random.Random(_SEED)
+    corpus = _Corpus(read_records(folder, "wiki_corpus"))
+    pairs = list(_popqa(read_records(folder, "popqa"), corpus, rng))
+    for name in MULTI_HOP_SETS:
+        records = [record for record in read_records(folder, name) if record["paragraphs"]]
+        pairs.extend(_multi_hop(name, records, corpus, rng))
+    return [_untitled(pair) if rng.random() < _UNTITLED_SHARE else pair for pair in pairs]
+
+
+def read_records(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The records of `name.jsonl` or `name.jsonl.gz`; raises SettingsError when neither is there."""
+    plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
+    if packed.is_file():
+        text = gzip.decompress(packed.read_bytes()).decode("utf-8")
+    elif plain.is_file():
+        text = plain.read_text("utf-8")
+    else:
+        raise SettingsError(
+            f"{folder} holds neither {plain.name} nor {packed.name}: name another folder"
+        )
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+class _Corpus:
+    """The paragraphs of the corpus, by title and by text search."""
+
+    def __init__(self, records: Sequence[dict[str, Any]]) -> None:
+        self.passages = [Passage(record["text"], record["title"]) for record in records]
+        self.by_title: dict[str, list[Passage]] = {}
+        for passage in self.passages:
+            self.by_title.setdefault(passage.title, []).append(passage)
+        self._vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32)
+        self._matrix = self._vectorizer.fit_transform(
+            f"{passage.title} {passage.text}" for passage in self.passages
+        )
+
+    def strangers(self, rng: random.Random, titles: Container[str]) -> list[Passage]:
+        """One passage drawn by chance, unless it happens to be of these pages."""
+        return [passage for passage in rng.sample(self.passages, 1) if passage.title not in titles]
+
+    def search(self, questions: Sequence[str], limit: int) -> Iterator[list[Passage]]:
+        """The passages nearest to each question, best first."""
+        for row in self._vectorizer.transform(questions):
+            scores = (self._matrix @ row.T).toarray().ravel()
+            nearest = np.argsort(-scores, kind="stable")[:limit]
+            yield [self.passages[i] for i in nearest]
+
+
+def _popqa(
+    records: Sequence[dict[str, Any]], corpus: _Corpus, rng: random.Random
+) -> Iterator[LabelledPair]:
+    found = corpus.search([record["question"] for record in records], limit=12)
+    for record, near in zip(records, found, strict=True):
+        listed = [
+            Passage(entry["text"], entry["title"] or "")
+            for entry in (*record["internal"], *record["external"])
+        ]
+        own_page = corpus.by_title.get(record["s_wiki_title"], [])
+        relevant: list[Passage] = []
+        distractors: list[Passage] = []
+        for passage in _usable([*own_page, *listed]):
+            label = _popqa_label(record, passage)
+            if label is not None:
+                (relevant if label else distractors).append(passage)
+        hard = [passage for passage in _usable(near) if _is_foreign(record, passage)]
+        relevant = _sample(rng, relevant, _MAX_RELEVANT)
+        irrelevant = [
+            *_sample(rng, distractors, _MAX_DISTRACTORS),
+            *hard[:_MAX_FOUND],
+            *corpus.strangers(rng, {record["s_wiki_title"]}),
+        ]
+        strips = [strip for passage in relevant for strip in _strips(record, passage)]
+        relevant += [strip for strip, has_answer in strips if has_answer]
+        irrelevant += [strip for strip, has_answer in strips if not has_answer]
+        yield from _labelled("popqa", record["id"], record["question"], relevant, irrelevant)
+
+
+def _popqa_label(record: dict[str, Any], passage: Passage) -> bool | None:
+    """Whether a retrieved passage answers; None where page and answer disagree."""
+    is_own_page = passage.title == record["s_wiki_title"]
+    names_subject = _mentions(passage.text, [record["subj"]])
+    has_answer = _has_answer(record, passage.text)
+    if has_answer:
+        return True if is_own_page or names_subject else None
+    if is_own_page or (names_subject and not passage.title):
+        return None
+    return False
+
+
+def _is_foreign(record: dict[str, Any], passage: Passage) -> bool:
+    """Whether a corpus passage is another page's, so that it answers at most by chance."""
+    return passage.title != record["s_wiki_title"] and not (
+        _mentions(f"{passage.title} {passage.text}", [record["subj"]])
+        and _has_answer(record, passage.text)
+    )
+
+
+def _strips(record: dict[str, Any], passage: Passage) -> Iterator[tuple[Passage, bool]]:
+    """One strip of a long relevant passage that holds the answer, and one that does not."""
+    if len(passage.text.split()) < _STRIP_WORDS:
+        return
+    wanted = {True, False}
+    for strip in decompose(Document("", passage.text), RefinementSettings()):
+        has_answer = _has_answer(record, strip.text)
+        if has_answer in wanted:
+            wanted.discard(has_answer)
+            yield Passage(strip.text, passage.title), has_answer
+
+
+def _multi_hop(
+    name: str, records: Sequence[dict[str, Any]], corpus: _Corpus, rng: random.Random
+) -> Iterator[LabelledPair]:
+    found = corpus.search([record["question"] for record in records], limit=8)
+    for record, near in zip(records, found, strict=True):
+        supporting = set(record["supporting_titles"])
+        own = [(Passage(p["text"], p["title"]), p["is_supporting"]) for p in record["paragraphs"]]
+        relevant = [passage for passage, is_supporting in own if is_supporting]
+        distractors = [passage for passage, is_supporting in own if not is_supporting]
+        hard = [passage for passage in _usable(near) if passage.title not in supporting]
+        irrelevant = [
+            *_sample(rng, distractors, _MAX_DISTRACTORS),
+            *hard[:2],
+            *corpus.strangers(rng, supporting),
+        ]
+        yield from _labelled(name, record["id"], record["question"], relevant, irrelevant)
+        yield from _first_hops(name, record, [passage for passage, _ in own], rng)
+
+
+def _first_hops(
+    name: str, record: dict[str, Any], passages: Sequence[Passage], rng: random.Random
+) -> Iterator[LabelledPair]:
+    """The sub-questions of a decomposition that stand alone (`#1` refers to an earlier answer)."""
+    for step in record.get("decomposition") or ():
+        if "#" in step["question"]:
+            continue
+        question = step["question"].replace(" >> ", " ")
+        relevant = [p for p in passages if p.title == step["support_title"]]
+        others = [p for p in passages if p.title != step["support_title"]]
+        yield from _labelled(name, record["id"], question, relevant, _sample(rng, others, 4))
+
+
+def _labelled(
+    dataset: str,
+    group: str,
+    question: str,
+    relevant: Sequence[Passage],
+    irrelevant: Sequence[Passage],
+) -> Iterator[LabelledPair]:
+    for passages, is_relevant in ((relevant, True), (irrelevant, False)):
+        for passage in passages:
+            yield LabelledPair(dataset, f"{dataset}-{group}", question, passage, is_relevant)
+
+
+def _untitled(pair: LabelledPair) -> LabelledPair:
+    return replace(pair, passage=replace(pair.passage, title=""))
+
+
+def _usable(passages: Sequence[Passage]) -> list[Passage]:
+    """Each passage once, without fragments."""
+    return [p for p in dict.fromkeys(passages) if len(p.text.split()) >= _MIN_WORDS]
+
+
+def _sample(rng: random.Random, passages: Sequence[Passage], limit: int) -> list[Passage]:
+    return rng.sample(passages, min(limit, len(passages)))
+
+
+def _has_answer(record: dict[str, Any], text: str) -> bool:
+    aliases = [alias for alias in record["answers"] if len(alias) >= _MIN_ALIAS_LETTERS]
+    return _mentions(text, aliases or [record["obj"]])
+
+
+def _mentions(text: str, names: Sequence[str]) -> bool:
+    pattern = "|".join(re.escape(name) for name in names)
+    return re.search(rf"(?<!\w)(?:{pattern})(?!\w)", text, re.IGNORECASE) is not None
