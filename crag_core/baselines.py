@@ -1,6 +1,7 @@
 """The baselines CRAG is measured against: vanilla RAG, and the generator alone."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -11,7 +12,15 @@ from crag_core.protocols import Ask, Retriever
 from crag_core.settings import CragSettings
 from crag_core.strips import excerpt
 from crag_core.trace import Recorder
-from crag_core.types import Answer, EvidenceQuality, Knowledge, PipelineName, ScoredStrip
+from crag_core.types import (
+    Answer,
+    Document,
+    EvidenceQuality,
+    Knowledge,
+    PipelineName,
+    ScoredStrip,
+    Strip,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +37,9 @@ class Rag:
         recorder = Recorder()
         limit = max(settings.retrieve_limit, settings.rag_documents)
         documents = await retrieve(ctx, ask, self.retriever, limit, recorder)
-        max_words = settings.refinement.max_document_words
-        strips = [excerpt(document, max_words) for document in documents if document.text.strip()]
-        knowledge = Knowledge(
-            internal=tuple(ScoredStrip(strip, None) for strip in strips[: settings.rag_documents])
-        )
+        read = [document for document in documents if document.text.strip()][: settings.rag_documents]
+        strips = await asyncio.to_thread(_excerpts, read, settings.refinement.max_document_words)
+        knowledge = Knowledge(internal=tuple(ScoredStrip(strip, None) for strip in strips))
         evidence = Evidence(
             pipeline=PipelineName.RAG,
             knowledge=knowledge,
@@ -62,3 +69,7 @@ class NoRetrieval:
         ) as pieces:
             async for piece in pieces:
                 yield piece
+
+
+def _excerpts(documents: Sequence[Document], max_words: int) -> list[Strip]:
+    return [excerpt(document, max_words) for document in documents]

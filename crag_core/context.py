@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 
+from crag_core.errors import StageTimedOut
+
 
 class Lane(StrEnum):
     """How urgent a request is; `explain` is for internal use."""
@@ -36,6 +38,11 @@ class RequestContext:
     ) -> "RequestContext":
         """A context whose deadline is `remaining_s` seconds from now."""
         return cls(request_id, time.monotonic() + remaining_s, lane, traceparent)
+
+    def require_time(self, stage: str) -> None:
+        """Raise StageTimedOut when the deadline has passed: work that cannot finish is not begun."""
+        if self.remaining_s() <= 0:
+            raise StageTimedOut(f"no time was left for {stage}")
 
     def remaining_s(self) -> float:
         """Seconds left before the deadline; negative once it has passed."""

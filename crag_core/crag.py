@@ -159,6 +159,7 @@ class _Gathering:
         with self.recorder.stage(stage):
             return await KnowledgeRefiner(self.crag.evaluator).refine(
                 self.ctx,
+                stage,
                 self.ask.question.text,
                 documents,
                 scores,

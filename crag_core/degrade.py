@@ -3,8 +3,6 @@
 Every rung taken is recorded in the answer with its stage and its reason; nothing degrades elsewhere.
 """
 
-from enum import StrEnum
-
 from crag_core.errors import (
     CragError,
     Overloaded,
@@ -12,20 +10,7 @@ from crag_core.errors import (
     StageTimedOut,
     StageUnavailable,
 )
-from crag_core.types import Degradation, Stage
-
-
-class Reason(StrEnum):
-    """Why a rung was taken."""
-
-    SEARCH_FAILED = "search_failed"
-    SEARCH_TIMED_OUT = "search_timed_out"
-    SEARCH_UNAVAILABLE = "search_unavailable"
-    SEARCH_OVERLOADED = "search_overloaded"
-    EVIDENCE_CUT = "evidence_cut_to_budget"
-    HISTORY_CUT = "history_cut_to_budget"
-    NOT_ENOUGH_EVIDENCE = "not_enough_evidence"
-
+from crag_core.types import Degradation, Reason, Stage
 
 _SEARCH_REASONS: dict[type[CragError], Reason] = {
     SearchFailed: Reason.SEARCH_FAILED,
@@ -45,6 +30,11 @@ def without_search(error: CragError) -> Degradation:
     """The rung taken when a search is down: the next one is asked, else the corpus has to do."""
     reason = next(_SEARCH_REASONS[cls] for cls in type(error).__mro__ if cls in _SEARCH_REASONS)
     return Degradation(Stage.SEARCH, reason)
+
+
+def strips_left_out(stage: Stage) -> Degradation:
+    """The rung taken when documents hold more strips than may be scored for one question."""
+    return Degradation(stage, Reason.STRIPS_LEFT_OUT)
 
 
 def cut_prompt(*, strips_cut: int, turns_cut: int) -> tuple[Degradation, ...]:

@@ -64,19 +64,19 @@ class AnswerWriter:
 
         Raises QualityBelowMinimum or PromptTooLong before the first piece, and GenerationFailed.
         """
-        if not evidence.knowledge.strips and evidence.without is NoEvidence.ABSTAIN:
-            _require_quality(EvidenceQuality.NONE, settings)
+        fitted = fit_prompt(
+            question, evidence.knowledge, evidence.documents, settings.generation, self.counter
+        )
+        knowledge = fitted.knowledge
+        _require_quality(_quality(evidence, knowledge), settings)
+        recorder.degraded += cut_prompt(strips_cut=fitted.strips_cut, turns_cut=fitted.turns_cut)
+        if not knowledge.strips and evidence.without is NoEvidence.ABSTAIN:
             recorder.degraded.append(abstention())
             yield NOT_ENOUGH_EVIDENCE
             nothing = Completion("", finish_reason="stop", usage=TokenUsage())
-            yield _assemble(NOT_ENOUGH_EVIDENCE, nothing, Knowledge(), evidence, recorder, llm_calls=0)
+            yield _assemble(NOT_ENOUGH_EVIDENCE, nothing, knowledge, evidence, recorder, llm_calls=0)
             return
         with recorder.stage(Stage.GENERATE):
-            fitted = fit_prompt(
-                question, evidence.knowledge, evidence.documents, settings.generation, self.counter
-            )
-            _require_quality(_quality(evidence, fitted.knowledge), settings)
-            recorder.degraded += cut_prompt(strips_cut=fitted.strips_cut, turns_cut=fitted.turns_cut)
             pieces: list[str] = []
             ended: Completion | None = None
             completions = self.generator.generate(ctx, fitted.prompt, _sampling(settings.generation))
@@ -89,7 +89,7 @@ class AnswerWriter:
                         yield completion.text
             if ended is None:
                 raise GenerationFailed("the generator stopped before it finished its completion")
-        yield _assemble("".join(pieces), ended, fitted.knowledge, evidence, recorder, llm_calls=1)
+        yield _assemble("".join(pieces), ended, knowledge, evidence, recorder, llm_calls=1)
 
 
 async def _trimmed(completions: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:

@@ -1,7 +1,6 @@
 """Answer metrics, pure: containment match as the papers measure it, and an interval for it."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,13 +17,6 @@ def contains_answer(prediction: str, answers: Iterable[str], *, case_sensitive: 
         return any(answer in prediction for answer in answers)
     lowered = prediction.lower()
     return any(answer.lower() in lowered for answer in answers)
-
-
-def chooses(prediction: str, label: str, text: str) -> bool:
-    """Whether a multiple-choice prediction names the option: its text, or its letter as a word."""
-    if text.lower() in prediction.lower():
-        return True
-    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", prediction) is not None
 
 
 @dataclass(frozen=True, slots=True)

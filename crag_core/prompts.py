@@ -1,7 +1,8 @@
 """Prompts: what the generator reads, within a budget of tokens.
 
 Evidence is quoted as data under a heading of its own. When the budget is short, evidence goes by
-whole strips, lowest score first, then the oldest earlier turns; the question never goes.
+whole strips, lowest score first, and the oldest earlier turns; the best strip stays as long as any
+turn does, and the question never goes.
 """
 
 from bisect import bisect_left
@@ -71,17 +72,26 @@ def fit_prompt(
     def fits(fitted: FittedPrompt) -> bool:
         return counter.count(fitted.prompt) <= budget
 
+    def fitting_turns(strips: int) -> int | None:
+        return _most(lambda count: fits(build(strips, _last(turns, count))), len(turns))
+
     turns = question.history
-    newest = _most(lambda count: fits(build(0, turns[len(turns) - count :])), len(turns))
+    newest = fitting_turns(min(1, len(knowledge.strips)))  # the best strip outlives earlier turns
+    if newest is None:
+        newest = fitting_turns(0)
     if newest is None:
         needed = counter.count(build(0, ()).prompt)
         raise PromptTooLong(
             f"the question needs {needed} prompt tokens with its instruction, "
             f"but the limit is {budget}: shorten it"
         )
-    turns = turns[len(turns) - newest :]
+    turns = _last(turns, newest)
     strips = _most(lambda count: fits(build(count, turns)), len(knowledge.strips))
     return build(strips or 0, turns)
+
+
+def _last(turns: tuple[Turn, ...], count: int) -> tuple[Turn, ...]:
+    return turns[len(turns) - count :]
 
 
 def _most(fits: Callable[[int], bool], available: int) -> int | None:

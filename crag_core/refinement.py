@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crag_core.context import RequestContext
+from crag_core.degrade import strips_left_out
 from crag_core.protocols import Evaluation, Evaluator
 from crag_core.settings import (
     ActionThresholds,
@@ -15,7 +16,7 @@ from crag_core.settings import (
 )
 from crag_core.strips import decompose, excerpt, recompose, select
 from crag_core.trace import Recorder
-from crag_core.types import Action, Document, Passage, Score, ScoredStrip, Strip
+from crag_core.types import Action, Document, Passage, Score, ScoredStrip, Stage, Strip
 
 _UNSCORED = float("-inf")
 
@@ -60,6 +61,7 @@ class KnowledgeRefiner:
     async def refine(
         self,
         ctx: RequestContext,
+        stage: Stage,
         question: str,
         documents: Sequence[Document],
         document_scores: dict[str, Score],
@@ -75,6 +77,9 @@ class KnowledgeRefiner:
             return ()
         by_id = {document.id: document for document in documents}
         strips = await asyncio.to_thread(_decompose_all, documents, settings)
+        if len(strips) > settings.max_strips_scored:
+            recorder.degraded.append(strips_left_out(stage))
+            strips = strips[: settings.max_strips_scored]
         known = document_scores if settings.mode is DecomposeMode.SELECTION else {}
         unknown = [strip for strip in strips if strip.document_id not in known]
         evaluation = await self.evaluator.evaluate(
@@ -91,7 +96,9 @@ class KnowledgeRefiner:
         kept = select(scored, settings, min_strip_score(evaluation, settings))
         if not kept and settings.fallback is StripFallback.BEST_DOCUMENT:
             recorder.fallback = settings.fallback.value
-            kept = (_best_document(documents, scored, document_scores, settings),)
+            kept = (
+                await asyncio.to_thread(_best_document, documents, scored, document_scores, settings),
+            )
         return recompose(kept, documents, settings.order)
 
 
@@ -103,7 +110,13 @@ def min_strip_score(evaluation: Evaluation, settings: RefinementSettings) -> flo
 
 
 def _decompose_all(documents: Sequence[Document], settings: RefinementSettings) -> list[Strip]:
-    return [strip for document in documents for strip in decompose(document, settings)]
+    """The strips of the documents, one more than may be scored at most; the rest is not even cut."""
+    strips: list[Strip] = []
+    for document in documents:
+        strips += decompose(document, settings)
+        if len(strips) > settings.max_strips_scored:
+            break
+    return strips
 
 
 def _best_document(

@@ -118,6 +118,9 @@ class RefinementSettings(Settings):
     max_strip_words: int = Field(
         200, ge=10, description="A longer run without a sentence end is cut at a word."
     )
+    max_strips_scored: int = Field(
+        500, ge=1, description="Strips of one side scored at most; later ones are left out."
+    )
     max_document_words: int = Field(
         400, ge=10, description="Words of a document that is used whole (`rag`, `best_document`)."
     )

@@ -131,11 +131,16 @@ def script_language(text: str) -> str:
 
 
 def word_count(text: str) -> int:
-    """Words of a text; in scripts without spaces every two characters count as one word."""
+    """Words of a text; in scripts without spaces every two or four characters count as one."""
     return sum(1 for _ in _units(text))
 
 
 def _segment(line: str) -> list[str]:
+    if not _INNER_STOP.search(line):
+        return [line]
+    if len(_LIST_MARKER.findall(line)) > _LIST_MARKERS_SEGMENTED:
+        # the segmenter's rules for list markers take time that grows with their square
+        return re.findall(r".+?(?:[.!?]\s+|\Z)", line)
     # a segmenter keeps the text it works on, so threads must not share one
     sentences: list[str] = pysbd.Segmenter(script_language(line), clean=False).segment(line)
     return sentences
@@ -153,10 +158,14 @@ def _lines(text: str) -> Iterator[Span]:
         yield start, line.end()
 
 
-_UNIT = re.compile(
-    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{1,2}"
-    r"|[^\s\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
-)
+_IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Thai, Lao, Burmese and Khmer."""
+
+_UNIT = re.compile(rf"[{_IDEOGRAPHS}]{{1,2}}|[{_UNSPACED}]{{1,4}}|[^\s{_IDEOGRAPHS}{_UNSPACED}]{{1,30}}")
+_INNER_STOP = re.compile(r"[.!?\u3002\uff01\uff1f\u061f\u06d4\u0964\u2026\u104b\u1362\u0589;][\W_]*\w")
+_LIST_MARKER = re.compile(r"(?<!\w)\w{1,4}[.)](?!\w)")
+_LIST_MARKERS_SEGMENTED = 12
 
 
 def _units(text: str) -> Iterator[Span]:

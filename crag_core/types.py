@@ -52,6 +52,19 @@ class Stage(StrEnum):
     GENERATE = "generate"
 
 
+class Reason(StrEnum):
+    """Why an answer gave something up: the closed list of reasons."""
+
+    SEARCH_FAILED = "search_failed"
+    SEARCH_TIMED_OUT = "search_timed_out"
+    SEARCH_UNAVAILABLE = "search_unavailable"
+    SEARCH_OVERLOADED = "search_overloaded"
+    STRIPS_LEFT_OUT = "strips_left_out"
+    EVIDENCE_CUT = "evidence_cut_to_budget"
+    HISTORY_CUT = "history_cut_to_budget"
+    NOT_ENOUGH_EVIDENCE = "not_enough_evidence"
+
+
 class DocumentSource(StrEnum):
     """Where a document came from."""
 
@@ -202,7 +215,7 @@ class Degradation:
     """One rung of the ladder that was taken: which stage gave something up, and why."""
 
     stage: Stage
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import typer
 from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
+from deployments.settings import Pooling
 from deployments.terminal import err, out, print_answer, print_findings, shown
 
 app = typer.Typer(
@@ -92,18 +93,26 @@ def index_build(
     files: Files,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the index.")],
     encoder: Annotated[str, typer.Option(help="Folder or hub name of the encoder.")],
-    pooling: Annotated[str, typer.Option(help="mean or cls.")] = "mean",
+    revision: Annotated[str | None, typer.Option(help="Pinned hub revision.")] = None,
+    pooling: Annotated[Pooling, typer.Option(help="How embeddings are pooled.")] = Pooling.MEAN,
     normalise: Annotated[bool, typer.Option(help="Scale embeddings to length 1.")] = True,
+    max_tokens: Annotated[int, typer.Option(help="Longer texts are truncated.", min=8)] = 256,
     as_json: JsonFlag = False,
 ) -> None:
     """Build a passage index from JSON lines with `title` and `text`; resumes after an interruption."""
     with _sentences_for_errors(), _meanwhile("loading the encoder"):
         from deployments.backends.dense_encoder import DenseEncoder
         from deployments.backends.index_rows import PASSAGES
-        from deployments.settings import EncoderSettings, Pooling
+        from deployments.settings import EncoderSettings
 
         dense = DenseEncoder(
-            EncoderSettings(model=encoder, pooling=Pooling(pooling), normalise=normalise)
+            EncoderSettings(
+                model=encoder,
+                revision=revision,
+                pooling=pooling,
+                normalise=normalise,
+                max_tokens=max_tokens,
+            )
         )
     _build(files, out_folder, dense, PASSAGES, as_json)
 
@@ -170,9 +179,13 @@ def _post(url: str, path: str, body: Mapping[str, Any], timeout_s: float) -> dic
         _fail(f"no server answers at {url}: start one with `crag serve configs/embedded.yaml`")
     except httpx.HTTPError as error:
         _fail(f"the request to {url} failed: {error}")
-    reply: dict[str, Any] = response.json()
-    if response.status_code != httpx.codes.OK:
-        _fail(f"{response.status_code} {reply['error']['code']}: {reply['error']['message']}")
+    try:
+        reply: dict[str, Any] = response.json()
+        refusal = reply.get("error")
+    except (ValueError, AttributeError):
+        _fail(f"{url} answered HTTP {response.status_code}, and not as this server does")
+    if refusal is not None:
+        _fail(f"{response.status_code} {refusal['code']}: {refusal['message']}")
     return reply
 
 
@@ -213,16 +226,20 @@ def _print_states(states: Mapping[str, str], started: float) -> None:
 
 
 def _wait_until_ready(url: str, started: float) -> None:
-    """Until every stage has answered its canary."""
+    """Until every stage has answered its canary; says what each is waiting for."""
+    seen = ""
     while True:
         try:
-            response = httpx.get(f"{url}/readyz", timeout=5)
-        except httpx.HTTPError:
-            pass
-        else:
-            if response.status_code == httpx.codes.OK:
-                err.print(f"{time.monotonic() - started:5.1f} s  ready", highlight=False)
-                return
+            report = httpx.get(f"{url}/readyz", timeout=5).json()
+        except (httpx.HTTPError, ValueError):
+            report = {"ready": False, "stages": {}}
+        if report["ready"]:
+            err.print(f"{time.monotonic() - started:5.1f} s  ready")
+            return
+        states = ", ".join(f"{name} {stage['state']}" for name, stage in report["stages"].items())
+        if states != seen:
+            err.print(f"{time.monotonic() - started:5.1f} s  {shown(states)}")
+            seen = states
         time.sleep(0.5)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ray.exceptions import RayActorError
+from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, WorkerCrashedError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
@@ -29,13 +29,22 @@ from crag_core.types import (
     Stage,
 )
 from deployments.messages import (
-    AnswerRequest,
     EvaluateRequest,
     GenerateRequest,
+    PipelineRequest,
     RetrieveRequest,
     SearchRequest,
     WireContext,
 )
+
+_LOST = (
+    DeploymentUnavailableError,
+    RayActorError,
+    ObjectLostError,
+    NodeDiedError,
+    WorkerCrashedError,
+)
+"""What Ray raises when a replica, its worker or its node has gone."""
 
 
 @dataclass(frozen=True)
@@ -103,51 +112,54 @@ class PipelineClient:
 
     def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer."""
-        request = AnswerRequest(WireContext.of(ctx), self.pipeline, ask)
+        request = PipelineRequest(WireContext.of(ctx), self.pipeline, ask)
         return _stream(ctx, self.pipeline, self.handle.stream, request)
 
 
 async def _call(
     ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: object
 ) -> Any:
-    with _translated(ctx, stage):
-        async with asyncio.timeout(_remaining_s(ctx, stage)):
-            return await method.remote(request)
+    with _translated(stage):
+        ctx.require_time(stage)
+        async with asyncio.timeout(ctx.remaining_s()):
+            response: Any = method.remote(request)
+            try:
+                return await response
+            except asyncio.CancelledError:  # Ray would let the call run on
+                response.cancel()
+                raise
 
 
 async def _stream(
     ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: object
 ) -> AsyncGenerator[Any]:
-    remaining_s = _remaining_s(ctx, stage)
+    ctx.require_time(stage)
     pieces: Any = method.options(stream=True).remote(request)
     try:
         while True:
-            with _translated(ctx, stage):
+            with _translated(stage):
                 try:
-                    piece = await asyncio.wait_for(anext(pieces), remaining_s)
+                    piece = await asyncio.wait_for(anext(pieces), max(0.0, ctx.remaining_s()))
                 except StopAsyncIteration:
                     return
             yield piece
-            remaining_s = _remaining_s(ctx, stage)
     finally:  # the reader left early, or time is up: stop the work behind the stream
         pieces.cancel()
 
 
-def _remaining_s(ctx: RequestContext, stage: Stage | PipelineName) -> float:
-    """Seconds left; work that cannot finish any more is refused before it starts."""
-    remaining_s = ctx.remaining_s()
-    if remaining_s <= 0:
-        raise StageTimedOut(f"no time was left for {stage}")
-    return remaining_s
-
-
 @contextmanager
-def _translated(ctx: RequestContext, stage: Stage | PipelineName) -> Iterator[None]:
+def _translated(stage: Stage | PipelineName) -> Iterator[None]:
     try:
         yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # nobody cancelled us: the replica or its node went away under the call
+        raise StageUnavailable(f"{stage} was cancelled by its replica") from error
     except TimeoutError as error:
         raise StageTimedOut(f"{stage} did not finish before the deadline") from error
     except BackPressureError as error:
         raise Overloaded(f"too many requests are waiting for {stage}: try again later") from error
-    except (DeploymentUnavailableError, RayActorError) as error:
+    except _LOST as error:
         raise StageUnavailable(f"{stage} has no live replica at the moment") from error

@@ -11,7 +11,7 @@ from crag_core.protocols import Evaluator, Generator, Pipeline, Retriever, Searc
 from crag_core.settings import CragSettings
 from crag_core.types import Answer, PipelineName
 from deployments.backends.chat_template import ChatTemplate
-from deployments.messages import AnswerRequest
+from deployments.messages import PipelineRequest
 from deployments.settings import GeneratorSettings
 
 
@@ -36,7 +36,7 @@ class CragGraph:
             PipelineName.NO_RETRIEVAL: NoRetrieval(writer, settings),
         }
 
-    async def stream(self, request: AnswerRequest) -> AsyncGenerator[str | Answer]:
+    async def stream(self, request: PipelineRequest) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer."""
         ctx = request.context.localize()
         pipeline = self._pipelines.get(request.pipeline)

@@ -108,8 +108,9 @@ def wait_until_running(on_change: Callable[[Mapping[str, str]], None]) -> None:
 
 def stop() -> None:
     """Stop the application and the cluster."""
-    serve.shutdown()  # type: ignore[no-untyped-call]  # Serve does not annotate it
-    ray.shutdown()
+    if ray.is_initialized():  # else Serve would look for some other cluster to shut down
+        serve.shutdown()  # type: ignore[no-untyped-call]  # Serve does not annotate it
+        ray.shutdown()
 
 
 def _settings_error(message: str) -> str | None:

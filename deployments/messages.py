@@ -10,6 +10,8 @@ from crag_core.context import Lane, RequestContext
 from crag_core.protocols import Ask
 from crag_core.types import DocumentSource, Passage, PipelineName, Prompt, Sampling
 
+_MARGIN_S = 0.02
+
 
 @dataclass(frozen=True, slots=True)
 class WireContext:
@@ -22,8 +24,12 @@ class WireContext:
 
     @classmethod
     def of(cls, ctx: RequestContext) -> Self:
-        """The context as it leaves this process."""
-        return cls(ctx.request_id, ctx.remaining_s(), ctx.lane, ctx.traceparent)
+        """The context as it leaves this process.
+
+        The receiver's deadline comes a little before ours, so that its error, which names the stage
+        that was slow, is the one that reaches the client.
+        """
+        return cls(ctx.request_id, ctx.remaining_s() - _MARGIN_S, ctx.lane, ctx.traceparent)
 
     def localize(self) -> RequestContext:
         """The context with a deadline on this process's clock."""
@@ -70,7 +76,7 @@ class GenerateRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRequest:
+class PipelineRequest:
     """To a graph: one question through one pipeline."""
 
     context: WireContext

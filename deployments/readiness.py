@@ -47,6 +47,10 @@ class Canary:
                 self._states[stage] = StageState(f"{error.code}: {error.message}", ready=False)
                 _logger.warning("stage %s is not ready: %s", stage, error.message)
                 await asyncio.sleep(_RETRY_S)
+            except Exception:  # whatever it is, a probe that ended would leave the stage unready
+                self._states[stage] = StageState("internal: see the log", ready=False)
+                _logger.exception("the probe of stage %s failed", stage)
+                await asyncio.sleep(_RETRY_S)
             else:
                 self._states[stage] = StageState("ready", ready=True)
 

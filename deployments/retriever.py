@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crag_core.types import Document
+from crag_core.types import Document, Stage
 from deployments.backends.dense_encoder import DenseEncoder
 from deployments.backends.passage_index import PassageIndex
 from deployments.messages import RetrieveRequest
@@ -18,7 +18,8 @@ class Retriever:
         self._index = PassageIndex.open(settings.index, DenseEncoder(settings.encoder))
 
     async def retrieve(self, request: RetrieveRequest) -> Sequence[Document]:
-        """Documents, best first."""
+        """Documents, best first; expired work is refused."""
+        request.context.localize().require_time(Stage.RETRIEVE)
         return await self._index.search(
             request.query,
             limit=request.limit,

@@ -144,3 +144,13 @@ class AppSettings(Settings):
     generator: GeneratorSettings = Field(description="The generator.")
     searcher: SearcherSettings = Field(description="Knowledge searching.")
     api: ApiSettings = Field(default_factory=ApiSettings, description="The HTTP API.")
+
+    @model_validator(mode="after")
+    def _prompts_fit_the_window(self) -> Self:
+        budget = self.crag.generation.prompt_token_budget
+        if budget >= self.generator.max_model_len:
+            raise ValueError(
+                f"crag.generation.prompt_token_budget {budget} leaves no room for an answer in "
+                f"generator.max_model_len {self.generator.max_model_len}: lower it"
+            )
+        return self

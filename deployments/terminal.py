@@ -40,7 +40,9 @@ def print_answer(answer: Mapping[str, Any]) -> None:
     for document in trace.get("documents", []):
         score = document["score"]
         scores.add_row(
-            document["document_id"], shown(document["title"]), "-" if score is None else f"{score:+.3f}"
+            shown(document["document_id"]),
+            shown(document["title"]),
+            "-" if score is None else f"{score:+.3f}",
         )
     if scores.row_count:
         out.print(scores)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import httpx
 
+from crag_core.errors import SettingsError
+from deployments.local import refuse_port_in_use
 from deployments.terminal import out, print_answer
 
 CONFIG = "configs/embedded.yaml"
@@ -33,6 +35,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--port", type=int, default=8000, help="HTTP port of the application")
     url = f"http://127.0.0.1:{(port := parser.parse_args().port)}"
+    # SIGTERM ends as Ctrl-C does: with the application stopped
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    refuse_port_in_use("127.0.0.1", port)
     unexpected = 0
     with application(port) as server:
         wait_until_ready(url, server)
@@ -84,5 +89,7 @@ def wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
 if __name__ == "__main__":
     try:
         sys.exit(main())
+    except SettingsError as error:
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from crag_core.context import Lane, RequestContext
-from crag_core.errors import GenerationFailed, NotReady, PipelineNotConfigured, StageTimedOut
+from crag_core.errors import GenerationFailed, PipelineNotConfigured, StageTimedOut
 from crag_core.protocols import Ask, Pipeline
 from crag_core.settings import AnswerOptions, SamplingOptions
 from crag_core.types import (
@@ -21,7 +21,6 @@ from crag_core.types import (
     Question,
     Turn,
 )
-from deployments.api.health import Readiness
 from deployments.api.observing import CLIENT_GONE, Observation, observation_of
 from deployments.api.schemas import AnswerHeaders, AskFields
 from deployments.api.sizes import check_documents, check_question
@@ -45,7 +44,6 @@ class Answering:
     """The pipelines that this application has, each asked within limits and in time."""
 
     pipelines: Mapping[PipelineName, Pipeline]
-    readiness: Readiness
     settings: ApiSettings
 
     def stream(
@@ -58,8 +56,7 @@ class Answering:
     ) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer; close it to stop the work.
 
-        Raises PipelineNotConfigured or NotReady at once, and later StageTimedOut or what the
-        pipeline raises.
+        Raises PipelineNotConfigured at once, and later StageTimedOut or what the pipeline raises.
         """
         observation, lane = observation_of(request), Lane(fields.lane)
         observation.lane = lane
@@ -68,11 +65,6 @@ class Answering:
                 f"pipeline {pipeline} is not configured here: choose one of {', '.join(self.pipelines)}"
             )
         observation.pipeline = pipeline
-        starting = [name for name, stage in self.readiness.stages().items() if not stage.ready]
-        if starting:
-            raise NotReady(
-                f"the application is still starting: {', '.join(starting)} did not answer yet"
-            )
         ctx = request_context(request, headers, self.settings, fields.timeout_s, lane)
         return _in_time(ctx, self.pipelines[pipeline].stream(ctx, ask), observation)
 
@@ -171,6 +163,8 @@ async def _in_time(
                     break
                 observation.saw(piece)
                 yield piece
+                if isinstance(piece, Answer):
+                    return
     except (asyncio.CancelledError, GeneratorExit):
         observation.outcome = CLIENT_GONE
         raise

@@ -41,7 +41,7 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
         ],
     )
     errors.install(api)
-    answering = Answering(services.pipelines, services.readiness, settings)
+    answering = Answering(services.pipelines, settings)
     api.include_router(native_routes(answering))
     api.include_router(openai_routes(answering))
     api.include_router(rerank_routes(services.evaluator, settings))

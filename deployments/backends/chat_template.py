@@ -58,4 +58,3 @@ class ChatTemplate:
             if token.strip() and token in text:
                 text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
-

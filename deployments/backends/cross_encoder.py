@@ -84,7 +84,7 @@ class CrossEncoder:
         try:
             logits: Tensor = self._model(**batch).logits
         except (RuntimeError, ValueError) as error:
-            raise EvaluationFailed(f"the retrieval evaluator failed on a batch: {error}") from error
+            raise EvaluationFailed("the retrieval evaluator failed on a batch") from error
         scores: list[float] = logits.squeeze(-1).float().cpu().tolist()
         if not all(math.isfinite(score) for score in scores):
             raise EvaluationFailed(

@@ -48,7 +48,7 @@ class EmbeddingEvaluator:
         try:
             encoded = self._encoder.encode_marked([question, *texts])
         except RuntimeError as error:
-            raise EvaluationFailed(f"the retrieval evaluator failed on a batch: {error}") from error
+            raise EvaluationFailed("the retrieval evaluator failed on a batch") from error
         question_embedding, embeddings = encoded.embeddings[0], encoded.embeddings[1:]
         scores = self._head.scores(pair_features(question, question_embedding, chosen, embeddings))
         is_question_cut, *cut = encoded.truncated

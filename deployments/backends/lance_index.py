@@ -36,13 +36,11 @@ class IndexKind(StrEnum):
     """What the rows of an index are."""
 
     PASSAGES = "passages"
-    ATOMIC_QA = "atomic_qa"
     SNAPSHOT = "snapshot"
 
 
 _BUILD_COMMANDS = {
     IndexKind.PASSAGES: "crag index build",
-    IndexKind.ATOMIC_QA: "crag compact build",
     IndexKind.SNAPSHOT: "crag snapshot build",
 }
 

@@ -59,6 +59,7 @@ class MediaWiki:
         self._host = urlsplit(settings.api_url).hostname or settings.api_url
         self._slots = asyncio.Semaphore(settings.max_in_flight)
         self._session: aiohttp.ClientSession | None = None
+        self._not_before = 0.0
 
     async def search(self, query: str, *, limit: int, timeout_s: float) -> list[Document]:
         """Introductions of the pages that match the query, best first, at most `limit` (1 to 20).
@@ -102,6 +103,9 @@ class MediaWiki:
         return await retrying(wait_s, fetch)
 
     async def _fetch(self, parameters: Mapping[str, str]) -> QueryAnswer:
+        pause_s = self._not_before - asyncio.get_running_loop().time()
+        if pause_s > 0:  # the host asked for a pause: it holds for every request, not for one
+            raise _TransientFailure(f"{self._host} has asked for a pause", pause_s)
         try:
             async with (
                 self._slots,
@@ -122,7 +126,9 @@ class MediaWiki:
     def _refuse_other_than_json(self, response: aiohttp.ClientResponse) -> None:
         status = response.status
         if status in _TRANSIENT_STATUSES:
-            raise _TransientFailure(f"{self._host} answered HTTP {status}", _wait_asked_for(response))
+            wait_s = _wait_asked_for(response)
+            self._not_before = asyncio.get_running_loop().time() + wait_s
+            raise _TransientFailure(f"{self._host} answered HTTP {status}", wait_s)
         if 300 <= status < 400:
             raise SearchFailed(
                 f"{self._host} redirects to {_target_host(response)}, which is not followed: "

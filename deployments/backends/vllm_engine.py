@@ -36,7 +36,7 @@ class VllmEngine:
                     gpu_memory_utilization=settings.gpu_memory_utilization,
                     tensor_parallel_size=settings.tensor_parallel_size,
                     # pinned: inside a Ray actor vLLM would otherwise look for a placement group
-                    distributed_executor_backend="mp",
+                    distributed_executor_backend="mp" if settings.tensor_parallel_size > 1 else "uni",
                     enforce_eager=settings.enforce_eager,
                     enable_prefix_caching=True,
                     trust_remote_code=False,

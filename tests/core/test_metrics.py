@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from crag_core.metrics import Proportion, chooses, contains_answer, percentile
+from crag_core.metrics import Proportion, contains_answer, percentile
 
 
 def test_match_is_reported_in_both_letter_cases() -> None:
@@ -10,14 +10,6 @@ def test_match_is_reported_in_both_letter_cases() -> None:
     assert not contains_answer("A Politician.", ["politician"], case_sensitive=True)
     assert not contains_answer("A poet.", ["politician"], case_sensitive=False)
     assert not contains_answer("anything", [], case_sensitive=False)
-
-
-@pytest.mark.parametrize(
-    ("prediction", "right"),
-    [("B", True), ("B: fire", True), ("It is FIRE.", True), ("Basic ice", False), ("(B)", True)],
-)
-def test_a_choice_is_named_by_its_letter_as_a_word_or_by_its_text(prediction: str, right: bool) -> None:
-    assert chooses(prediction, "B", "fire") is right
 
 
 def test_the_interval_holds_the_share_and_stays_within_bounds() -> None:

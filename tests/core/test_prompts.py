@@ -105,3 +105,12 @@ def test_the_oldest_turn_goes_before_the_question_does() -> None:
 def test_a_question_over_the_budget_is_refused_with_both_numbers() -> None:
     with pytest.raises(PromptTooLong, match=r"needs \d+ prompt tokens.*limit is 64"):
         fit(Question("q " * 200), Knowledge(internal=(strip("x", 1.0),)), 64)
+
+
+def test_the_best_strip_outlives_earlier_turns() -> None:
+    history = tuple(Turn("user", f"turn{n} " * 20) for n in range(6))
+    knowledge = Knowledge(internal=(strip("evidence " * 40, 0.9), strip("more " * 40, 0.1)))
+    content, strips_cut, turns_cut = fit(Question("q?", history=history), knowledge, 100)
+    assert "evidence" in content and "more" not in content
+    assert strips_cut == 1
+    assert turns_cut >= 4

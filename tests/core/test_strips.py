@@ -152,3 +152,34 @@ def test_recompose_orders_by_document_or_by_score() -> None:
     assert [s.score for s in by_document] == [0.1, 0.8, 0.9]
     by_score = recompose(strips, documents, RecomposeOrder.SCORE)
     assert [s.score for s in by_score] == [0.9, 0.8, 0.1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a) b) c) i) ii) iii) " * 500,
+        "a.\n" * 3_000,
+        "1. 2. 3. " * 1_000,
+        "x" * 50_000,
+        "Mr. Dr. No. " * 800,
+    ],
+    ids=["list", "lines", "numbers", "one-word", "abbreviations"],
+)
+def test_hostile_text_is_cut_in_bounded_work(text: str) -> None:
+    strips = texts(text)
+    assert all(word_count(strip) <= 200 for strip in strips)
+    assert word_count(excerpt(Document("d", text), 50).text) <= 50
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย",
+        "ရန်ကုန်မြို့သည်မြန်မာနိုင်ငံ၏အကြီးဆုံးမြို့ဖြစ်သည်။",
+        "ភ្នំពេញគឺជារាជធានីនៃព្រះរាជាណាចក្រកម្ពុជា",
+    ],
+    ids=["thai", "burmese", "khmer"],
+)
+def test_other_scripts_without_spaces_count_and_are_cut(text: str) -> None:
+    assert len(decompose(Document("d", text), RefinementSettings())) == 1
+    assert len(decompose(Document("d", text * 200), RefinementSettings())) > 5

@@ -8,10 +8,9 @@ from crag_core import errors
 from crag_core.errors import CragError
 from crag_core.types import PipelineName
 from deployments.api.errors import STATUS_OF, AnswerBugs, status_of
-from deployments.api.health import StageState
 from deployments.api.observing import Observation
 from tests.core.test_errors import ERRORS
-from tests.deployments.application import QUESTION, Application, FakeReadiness, refusal
+from tests.deployments.application import QUESTION, Application, refusal
 from tests.fakes import FakePipeline
 
 CONTRACT = {
@@ -197,15 +196,3 @@ async def test_the_openapi_document_models_every_error() -> None:
                 schema = response["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}
     assert "HTTPValidationError" not in document["components"]["schemas"]
-
-
-async def test_a_question_before_every_stage_has_answered_is_told_to_come_back() -> None:
-    starting = {
-        "evaluate": StageState("ready", ready=True),
-        "generate": StageState("starting", ready=False),
-    }
-    response = await Application(readiness=FakeReadiness(starting)).answer()
-    assert response.status_code == 503
-    assert response.json()["error"]["code"] == "not_ready"
-    assert "generate" in response.json()["error"]["message"]
-    assert int(response.headers["retry-after"]) >= 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crag_core.errors import RetrievalFailed, SettingsError
@@ -113,6 +113,7 @@ async def test_odd_query_is_answered(index: PassageIndex, query: str) -> None:
     assert len(await search(index, query)) == 3
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.text())
 async def test_any_text_is_a_query(index: PassageIndex, query: str) -> None:
     assert len(await search(index, query, limit=2)) <= 2

@@ -50,7 +50,11 @@ def test_the_baselines_answer_without_the_evaluator(client: httpx.Client, pipeli
 
 def test_a_citation_points_at_its_place_in_the_callers_document(client: httpx.Client) -> None:
     text = "Kale is green. 🍕 Henry Feilden was an English Conservative Party politician. He died."
-    body = {"question": "What is Henry Feilden's occupation?", "documents": [text]}
+    body = {
+        "question": "What is Henry Feilden's occupation?",
+        "documents": [text],
+        "options": {"search": False},
+    }
     answer = client.post("/v1/answer", json=body).json()
     (citation,) = answer["citations"]
     assert citation["document_id"] == "document-0"
@@ -120,7 +124,7 @@ def test_equal_questions_get_equal_answers(client: httpx.Client) -> None:
         ({"question": ""}, 422, "invalid_question"),
         ({"question": "  \n "}, 422, "invalid_question"),
         ({"question": "x" * 100_000}, 422, "invalid_question"),
-        ({"question": "🍕" * 4_000}, 400, "prompt_too_long"),
+        ({"question": "龘" * 4_000, "pipeline": "no_retrieval"}, 400, "prompt_too_long"),
         ({"question": "q", "qestion": 1}, 400, "unsupported_field"),
         ({"question": "q", "timeout_s": 0}, 422, "invalid_timeout"),
         ({"question": "q", "pipeline": "compact"}, 404, "pipeline_not_configured"),

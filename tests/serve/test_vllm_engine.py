@@ -51,6 +51,7 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_WAIT_POLICY": "passive",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_NO_USAGE_STATS": "1",
     }.items():
         monkeypatch.setenv(name, value)
