@@ -10,7 +10,6 @@ from crag_core.generation import AnswerWriter
 from crag_core.protocols import Evaluator, Generator, Pipeline, Retriever, Searcher
 from crag_core.settings import CragSettings
 from crag_core.types import Answer, PipelineName
-from deployments.backends.chat_template import ChatTemplate
 from deployments.messages import PipelineRequest
 from deployments.settings import GeneratorSettings
 
@@ -28,6 +27,9 @@ class CragGraph:
         generator_settings: GeneratorSettings,
     ) -> None:
         """Takes clients of the four stages; the generator's own tokenizer counts the prompt."""
+        # imported here: the node that builds the application need not load what only a replica uses
+        from deployments.backends.chat_template import ChatTemplate
+
         counter = ChatTemplate(generator_settings.model, generator_settings.revision)
         writer = AnswerWriter(generator, counter)
         self._pipelines: dict[PipelineName, Pipeline] = {

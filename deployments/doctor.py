@@ -99,7 +99,7 @@ def planned(plan: Callable[[], Iterable[Finding]]) -> list[Finding]:
 
 def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     # imported here: the doctor must also run where torch is what is missing
-    from deployments.backends.dense_encoder import DenseEncoder
+    from deployments.backends.encoder_files import EncoderFiles
     from deployments.backends.evaluator_manifest import load_manifest
     from deployments.backends.lance_index import IndexKind, check_encoder, open_table, read_manifest
     from deployments.backends.model_folder import model_folder
@@ -107,7 +107,7 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     def index() -> None:
         uri = settings.retriever.index
         manifest = read_manifest(uri, IndexKind.PASSAGES)
-        check_encoder(uri, manifest, DenseEncoder(settings.retriever.encoder))
+        check_encoder(uri, manifest, EncoderFiles(settings.retriever.encoder))
         open_table(uri, manifest)
 
     def snapshot(uri: str) -> None:

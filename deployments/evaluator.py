@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from crag_core.errors import EvaluationFailed
 from crag_core.protocols import Evaluation
 from crag_core.types import Stage
-from deployments.backends.scorer import load_scorer
 from deployments.messages import EvaluateRequest
 from deployments.settings import EvaluatorSettings
 
@@ -18,6 +17,9 @@ class Evaluator:
 
     def __init__(self, settings: EvaluatorSettings) -> None:
         """Loads weights and manifest; raises SettingsError when they do not fit together."""
+        # imported here: the node that builds the application need not load what only a replica uses
+        from deployments.backends.scorer import load_scorer
+
         self._scorer = load_scorer(settings)
         self._device = ThreadPoolExecutor(max_workers=1, thread_name_prefix="device")
         self._failures_in_a_row = 0

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from crag_core.context import RequestContext
 from crag_core.protocols import Evaluator
 from crag_core.types import Completion, Passage
-from deployments.backends.vllm_engine import VllmEngine
 from deployments.messages import GenerateRequest
 from deployments.settings import GeneratorSettings
 
@@ -26,6 +25,9 @@ class Generator:
         if settings.wait_for_evaluator:
             ctx = RequestContext.starting_now("generator-start", _RESIDENT_WITHIN_S)
             await evaluator.evaluate(ctx, "Is the evaluator resident?", [Passage("It is.")])
+        # imported here: the node that builds the application need not load what only a replica uses
+        from deployments.backends.vllm_engine import VllmEngine
+
         self._engine = VllmEngine(settings)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Completion]:

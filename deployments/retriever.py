@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 
 from crag_core.types import Document, Stage
-from deployments.backends.dense_encoder import DenseEncoder
-from deployments.backends.passage_index import PassageIndex
 from deployments.messages import RetrieveRequest
 from deployments.settings import RetrieverSettings
 
@@ -14,6 +12,10 @@ class Retriever:
 
     def __init__(self, settings: RetrieverSettings) -> None:
         """Opens encoder and index; raises SettingsError when they do not fit together."""
+        # imported here: the node that builds the application need not load what only a replica uses
+        from deployments.backends.dense_encoder import DenseEncoder
+        from deployments.backends.passage_index import PassageIndex
+
         self._settings = settings
         self._index = PassageIndex.open(settings.index, DenseEncoder(settings.encoder))
 

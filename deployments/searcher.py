@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from crag_core.errors import SearchFailed
 from crag_core.types import Document, DocumentSource
-from deployments.backends.mediawiki import MediaWiki
-from deployments.backends.snapshot_search import SnapshotSearch
 from deployments.messages import SearchRequest
 from deployments.settings import SearcherSettings
 
@@ -15,6 +13,10 @@ class Searcher:
 
     def __init__(self, settings: SearcherSettings) -> None:
         """Opens the snapshot and prepares the client; raises SettingsError when a part is missing."""
+        # imported here: the node that builds the application need not load what only a replica uses
+        from deployments.backends.mediawiki import MediaWiki
+        from deployments.backends.snapshot_search import SnapshotSearch
+
         self._mediawiki = settings.mediawiki and MediaWiki(settings.mediawiki)
         self._snapshot = settings.snapshot and SnapshotSearch.open(settings.snapshot)
 

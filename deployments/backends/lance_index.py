@@ -45,11 +45,8 @@ _BUILD_COMMANDS = {
 }
 
 
-class Encoder(Protocol):
-    """Turns texts into embeddings, [texts, dimension]; `fingerprint` changes with its weights.
-
-    Called by one thread at a time.
-    """
+class IdentifiedEncoder(Protocol):
+    """Says which encoder it is; `fingerprint` changes with its weights."""
 
     @property
     def settings(self) -> EncoderSettings: ...
@@ -57,6 +54,11 @@ class Encoder(Protocol):
     def dimension(self) -> int: ...
     @property
     def fingerprint(self) -> str: ...
+
+
+class Encoder(IdentifiedEncoder, Protocol):
+    """Turns texts into embeddings, [texts, dimension]; called by one thread at a time."""
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
@@ -80,7 +82,7 @@ class EncoderIdentity(_Record):
     dimension: int | None = None
 
     @classmethod
-    def of(cls, encoder: Encoder) -> "EncoderIdentity":
+    def of(cls, encoder: IdentifiedEncoder) -> "EncoderIdentity":
         """The identity of an encoder at hand."""
         return cls(
             encoder_sha256=encoder.fingerprint,
@@ -164,7 +166,7 @@ def open_table(uri: str, manifest: Manifest) -> Table:
     return table
 
 
-def check_encoder(uri: str, manifest: Manifest, encoder: Encoder) -> None:
+def check_encoder(uri: str, manifest: Manifest, encoder: IdentifiedEncoder) -> None:
     """Raises SettingsError, naming both sides, unless the index was built with this encoder."""
     built_with, given = manifest.identity, EncoderIdentity.of(encoder)
     if built_with != given:
