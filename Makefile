@@ -96,6 +96,16 @@ test-mediawiki: setup debian ## The searcher against a real MediaWiki on loopbac
 test-gpu: $(INSTALLED) ## What needs a GPU.
 	$(PYTEST) -m gpu
 
+# --- measure -------------------------------------------------------------------------------------
+
+.PHONY: bench bench-gpu
+bench: $(INSTALLED) ## The evaluator's engine and scheduler against their peers, on this CPU.
+	$(BIN)/python -m benchmarks engine --shape small
+	$(BIN)/python -m benchmarks scheduler
+
+bench-gpu: $(INSTALLED) ## The evaluator's engine on a GPU.
+	$(BIN)/python -m benchmarks gpu
+
 # --- maintain ------------------------------------------------------------------------------------
 
 .PHONY: lock docs clean

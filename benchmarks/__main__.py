@@ -2,15 +2,19 @@
 
 import typer
 
+from benchmarks.engine import engine
+from benchmarks.gpu import gpu
 from benchmarks.quality import quality
+from benchmarks.scheduler import scheduler
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command()(quality)
+for command in (quality, engine, scheduler, gpu):
+    app.command()(command)
 
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure a running server."""
+    """Measure a running server (`quality`), the evaluator's engine, its scheduler, a GPU."""
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ def evaluator_share(settings: EvaluatorSettings) -> Share:
     size = _BYTES[manifest.dtype]
     width = getattr(config, "d_ff", None) or config.intermediate_size
     heads = config.num_attention_heads
-    attention = heads * settings.max_tokens_per_batch * manifest.max_tokens * size
-    peak = (attention + 4 * settings.max_tokens_per_batch * width * size) / _GIB
+    attention = heads * settings.batching.max_tokens_per_batch * manifest.max_tokens * size
+    peak = (attention + 4 * settings.batching.max_tokens_per_batch * width * size) / _GIB
     return Share(_parameters(AutoModelForSequenceClassification, config) * size / _GIB, 0.0, peak)
 
 

@@ -39,6 +39,33 @@ class RetrieverSettings(Settings):
     rrf_k: int = Field(60, ge=1, description="Constant of reciprocal rank fusion.")
 
 
+class BatchingSettings(Settings):
+    """The evaluator's batching."""
+
+    max_tokens_per_batch: int = Field(
+        4096, ge=64, description="Tokens per forward pass; one longer pair goes alone."
+    )
+    window_batches: int = Field(
+        1,
+        ge=1,
+        description="Full batches within which pairs of similar length are sought: 1 keeps the pairs "
+        "of a request together, more saves padding in a scorer that pads.",
+    )
+    max_passed_over: int = Field(
+        8, ge=1, description="A pair passed over by so many batches joins the next one."
+    )
+    background_quantum_s: float = Field(
+        0.1,
+        gt=0,
+        description="Predicted device time of a batch of the lanes `batch` and `explain`, which is "
+        "what an interactive pair may have to wait for one.",
+    )
+    cached_scores: int = Field(50_000, ge=0, description="Scores kept for repeated pairs; 0 keeps none.")
+    stalled_after_s: float = Field(
+        60.0, gt=0, description="A device that shows no progress for so long is reported as unhealthy."
+    )
+
+
 class EvaluatorSettings(Settings):
     """The retrieval evaluator; thresholds and templates live in its manifest."""
 
@@ -48,7 +75,9 @@ class EvaluatorSettings(Settings):
     )
     device: str = Field("cpu", description="Torch device, such as cpu or cuda.")
     threads: int = Field(1, ge=1, description="CPU threads of a forward pass.")
-    max_tokens_per_batch: int = Field(4096, ge=64, description="Padded tokens per forward pass.")
+    batching: BatchingSettings = Field(
+        default_factory=BatchingSettings, description="How pairs of many questions share a pass."
+    )
 
 
 class GeneratorSettings(Settings):

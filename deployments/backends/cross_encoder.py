@@ -10,20 +10,20 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from crag_core.errors import EvaluationFailed, SettingsError
-from crag_core.types import Passage
+from crag_core.types import Passage, Score
 from deployments.backends.device import torch_device
 from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorManifest
 from deployments.backends.model_folder import weights_file
-from deployments.backends.scored_passage import ScoredPassage
+from deployments.backends.pair_scorer import PreparedPair, ids_key, score_passages
 from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
 from deployments.settings import EvaluatorSettings
 
 
 class CrossEncoder:
-    """A T5 of any size, or a BERT-like classifier; for one thread at a time.
+    """A T5 of any size, or a BERT-like classifier, by Hugging Face's own forward; a `PairScorer`.
 
     A T5 reads the manifest's template as one text with one end mark (CRAG, section 4.2); others read
-    a text pair. Tokenising and scoring are separate, so that pairs of several questions can be batched.
+    a text pair.
     """
 
     def __init__(self, folder: Path, manifest: EvaluatorManifest, settings: EvaluatorSettings) -> None:
@@ -31,7 +31,7 @@ class CrossEncoder:
         self.manifest = manifest
         self._tokenizer = TextTokenizer(folder)
         self._device = torch_device(settings.device)
-        self._max_tokens_per_batch = settings.max_tokens_per_batch
+        self._max_tokens_per_batch = settings.batching.max_tokens_per_batch
         self._model = _load_model(folder, manifest).to(self._device)
         self._takes_types = getattr(self._model.config, "type_vocab_size", 0) > 0
         if self._tokenizer.vocabulary_size > self._model.get_input_embeddings().num_embeddings:
@@ -40,13 +40,23 @@ class CrossEncoder:
                 "model's embeddings: copy the checkpoint's own tokenizer"
             )
         try:
-            self.score_tokens(self.tokenize("probe", [Passage("probe")]))
+            score_passages(self, "probe", [Passage("probe")])
         except (EvaluationFailed, IndexError) as error:
             raise SettingsError(f"the checkpoint in {folder} cannot score a pair: {error}") from error
 
-    def score(self, question: str, passages: Sequence[Passage]) -> list[ScoredPassage]:
-        """One entry per passage, in order; raises EvaluationFailed, and InvalidQuestion if too long."""
-        return self.score_tokens(self.tokenize(question, passages))
+    @property
+    def identity(self) -> str:
+        """Names the weights and the dtype, which scores depend on beside the pair."""
+        return f"{self.manifest.evaluator_id}-{self.manifest.dtype}"
+
+    def prepare(self, question: str, passages: Sequence[Passage]) -> list[PreparedPair | None]:
+        """One entry per passage, in order, None for an empty one; raises InvalidQuestion if too long."""
+        return [
+            None
+            if tokens is None
+            else PreparedPair(ids_key(tokens.ids), len(tokens.ids), tokens, tokens.truncated)
+            for tokens in self.tokenize(question, passages)
+        ]
 
     def tokenize(self, question: str, passages: Sequence[Passage]) -> list[Tokens | None]:
         """One model input per passage, in order; None for an empty one, which no model should see."""
@@ -58,16 +68,14 @@ class CrossEncoder:
             tokenized[position] = None if tokens.is_empty else tokens
         return tokenized
 
-    def score_tokens(self, tokenized: Sequence[Tokens | None]) -> list[ScoredPassage]:
-        """Scores of tokenised passages, in order, in batches of similar length."""
-        scored = [ScoredPassage(None, False)] * len(tokenized)
-        inputs = [(position, tokens) for position, tokens in enumerate(tokenized) if tokens is not None]
-        for batch in pack([len(tokens.ids) for _, tokens in inputs], self._max_tokens_per_batch):
-            chosen = [inputs[i] for i in batch]
-            scores = self._forward([tokens for _, tokens in chosen])
-            for (position, tokens), score in zip(chosen, scores, strict=True):
-                scored[position] = ScoredPassage(score, tokens.truncated)
-        return scored
+    def score(self, pairs: Sequence[PreparedPair]) -> list[Score]:
+        """One score per pair, in order, in batches of similar length; raises EvaluationFailed."""
+        scores = [0.0] * len(pairs)
+        for batch in pack([pair.tokens for pair in pairs], self._max_tokens_per_batch):
+            scored = self._forward([pairs[place].payload for place in batch])
+            for place, score in zip(batch, scored, strict=True):
+                scores[place] = score
+        return scores
 
     def _pairs(self, question: str, texts: Sequence[str]) -> list[Tokens]:
         max_tokens = self.manifest.max_tokens

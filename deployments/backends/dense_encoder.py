@@ -73,12 +73,20 @@ class DenseEncoder:
 
     def encode_marked(self, texts: Sequence[str]) -> Encoded:
         """Embeddings, and a mark for each text that was cut at `max_tokens`."""
-        inputs = self._tokenizer.encode(texts, self.settings.max_tokens)
+        inputs = self.tokenize(texts)
+        return Encoded(self.embed(inputs), tuple(tokens.truncated for tokens in inputs))
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """The inputs for the texts, in order, cut at `max_tokens`."""
+        return self._tokenizer.encode(texts, self.settings.max_tokens)
+
+    def embed(self, inputs: Sequence[Tokens]) -> Embeddings:
+        """Embeddings [inputs, dimension] in the order of the inputs."""
         embeddings = np.zeros((len(inputs), self.dimension), dtype=np.float32)
         lengths = [len(tokens.ids) for tokens in inputs]
         for batch in pack(lengths, self.settings.max_tokens_per_batch):
             embeddings[batch] = self._forward([inputs[i] for i in batch])
-        return Encoded(embeddings, tuple(tokens.truncated for tokens in inputs))
+        return embeddings
 
     @torch.inference_mode()
     def _forward(self, inputs: Sequence[Tokens]) -> Embeddings:

@@ -1,30 +1,22 @@
 """The scorer: what every kind of retrieval evaluator offers its replica, and how one is loaded."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 
-from crag_core.types import Passage
 from deployments.backends.cross_encoder import CrossEncoder
 from deployments.backends.embedding_evaluator import EmbeddingEvaluator
 from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorManifest, load_manifest
 from deployments.backends.model_folder import model_folder
-from deployments.backends.scored_passage import ScoredPassage
+from deployments.backends.pair_scorer import PairScorer
+from deployments.backends.t5_scorer import T5Scorer
 from deployments.settings import EvaluatorSettings
 
 
-class Scorer(Protocol):
-    """Scores passages for a question, for one thread at a time.
-
-    The manifest says what the scores mean: the thresholds, and the name of the checkpoint.
-    """
+class Scorer(PairScorer, Protocol):
+    """A pair scorer with its manifest, which says what the scores mean: thresholds and checkpoint."""
 
     manifest: EvaluatorManifest
-
-    def score(self, question: str, passages: Sequence[Passage]) -> list[ScoredPassage]:
-        """One entry per passage, in order; raises EvaluationFailed, or InvalidQuestion if too long."""
-        ...
 
 
 def load_scorer(settings: EvaluatorSettings) -> Scorer:
@@ -36,7 +28,9 @@ def load_scorer(settings: EvaluatorSettings) -> Scorer:
     folder = model_folder(settings.model)
     manifest = load_manifest(folder)
     match manifest.kind:
-        case EvaluatorKind.T5 | EvaluatorKind.SEQUENCE_CLASSIFIER:
+        case EvaluatorKind.T5:
+            return T5Scorer(folder, manifest, settings)
+        case EvaluatorKind.SEQUENCE_CLASSIFIER:
             return CrossEncoder(folder, manifest, settings)
         case EvaluatorKind.EMBEDDING_HEAD:
             return EmbeddingEvaluator(folder, manifest, settings)

@@ -52,6 +52,8 @@ def files_with(pattern: str) -> set[str]:
             {
                 "deployments/api/errors.py",  # bugs become a JSON body
                 "deployments/api/openai_reply.py",  # ... or an error event in mid-stream
+                "deployments/backends/device_thread.py",  # a failing batch is bisected
+                "deployments/backends/prepare_thread.py",  # ... and a failure told to its caller
                 "deployments/readiness.py",  # a probe outlives whatever it meets
             },
         ),

@@ -11,10 +11,11 @@ from safetensors.torch import load_file, save_file
 from crag_core.errors import EvaluationFailed, InvalidQuestion, SettingsError
 from crag_core.types import Passage
 from deployments.backends.cross_encoder import CrossEncoder
-from deployments.backends.evaluator_manifest import EvaluatorKind, PassageForm
+from deployments.backends.evaluator_manifest import EvaluatorKind, PassageForm, load_manifest
+from deployments.backends.pair_scorer import score_passages
 from deployments.backends.scored_passage import ScoredPassage
 from deployments.backends.scorer import load_scorer
-from deployments.settings import EvaluatorSettings
+from deployments.settings import BatchingSettings, EvaluatorSettings
 from tests.checkpoints import make_bert, make_t5, write_tiny_manifest
 
 QUESTION = "Who wrote Emma?"
@@ -54,13 +55,13 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 
 def load(folder: Path, max_tokens_per_batch: int = 4096) -> CrossEncoder:
-    scorer = load_scorer(EvaluatorSettings(model=str(folder), max_tokens_per_batch=max_tokens_per_batch))
-    assert isinstance(scorer, CrossEncoder)
-    return scorer
+    batching = BatchingSettings(max_tokens_per_batch=max_tokens_per_batch)
+    settings = EvaluatorSettings(model=str(folder), batching=batching)
+    return CrossEncoder(folder, load_manifest(folder), settings)
 
 
 def scores(scorer: CrossEncoder, texts: Sequence[str], question: str = QUESTION) -> list[float]:
-    scored = scorer.score(question, [Passage(text) for text in texts])
+    scored = score_passages(scorer, question, [Passage(text) for text in texts])
     return [one.score for one in scored if one.score is not None]
 
 
@@ -74,14 +75,18 @@ def test_score_does_not_depend_on_batch_neighbours_or_order(folder: Path) -> Non
 
 
 def test_empty_passages_are_never_sent(folder: Path) -> None:
-    scored = load(folder).score(QUESTION, [Passage(""), Passage("Emma"), Passage(" \n\t", "Emma")])
+    scored = score_passages(
+        load(folder), QUESTION, [Passage(""), Passage("Emma"), Passage(" \n\t", "Emma")]
+    )
     assert scored[0] == scored[2] == ScoredPassage(None, False)
     assert scored[1].score is not None
-    assert load(folder).score(QUESTION, []) == []
+    assert score_passages(load(folder), QUESTION, []) == []
 
 
 def test_passage_that_tokenises_to_nothing_is_empty(bert_folder: Path) -> None:
-    assert load(bert_folder).score(QUESTION, [Passage("\x00\x07")]) == [ScoredPassage(None, False)]
+    assert score_passages(load(bert_folder), QUESTION, [Passage("\x00\x07")]) == [
+        ScoredPassage(None, False)
+    ]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -106,13 +111,15 @@ def test_long_passage_loses_its_end_and_says_so(folder: Path) -> None:
     longer, longest = (scorer.tokenize(QUESTION, [Passage("word " * n)])[0] for n in (5_000, 10_000))
     assert longer is not None and longer.truncated and len(longer.ids) == scorer.manifest.max_tokens
     assert longer == longest
-    short, long = scorer.score(QUESTION, [Passage("word"), Passage("word " * 10_000)])
+    short, long = score_passages(scorer, QUESTION, [Passage("word"), Passage("word " * 10_000)])
     assert (short.truncated, long.truncated) == (False, True)
 
 
 def test_question_too_long_for_the_window_is_refused_not_cut(folder: Path) -> None:
     with pytest.raises(InvalidQuestion, match="shorten the question"):
-        load(folder).score("why " * 100, [Passage("Because of everything that happened before.")])
+        score_passages(
+            load(folder), "why " * 100, [Passage("Because of everything that happened before.")]
+        )
 
 
 def test_title_is_part_of_the_input_only_when_the_manifest_says_so(
@@ -177,7 +184,7 @@ def test_window_longer_than_the_checkpoint_reads_is_refused(tmp_path: Path) -> N
 
 def test_missing_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="does not exist: correct the setting"):
-        load(tmp_path / "missing")
+        load_scorer(EvaluatorSettings(model=str(tmp_path / "missing")))
 
 
 def test_unknown_device_is_refused(t5_folder: Path) -> None:

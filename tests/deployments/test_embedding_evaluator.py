@@ -14,6 +14,7 @@ from crag_core.errors import SettingsError
 from crag_core.types import Action, Passage
 from deployments.backends.evaluator_head import FEATURES, EvaluatorHead
 from deployments.backends.evaluator_manifest import MANIFEST
+from deployments.backends.pair_scorer import score_passages
 from deployments.backends.scored_passage import ScoredPassage
 from deployments.backends.scorer import Scorer, load_scorer
 from deployments.backends.word_overlap import OVERLAP_FEATURES, word_overlap
@@ -60,32 +61,34 @@ def scorer() -> Scorer:
     ],
 )
 def test_plain_cases(scorer: Scorer, question: str, passage: Passage, action: Action) -> None:
-    scores = [scored.score for scored in scorer.score(question, [passage])]
+    scores = [scored.score for scored in score_passages(scorer, question, [passage])]
     assert trigger_action(scores, scorer.manifest.thresholds.action()) is action
 
 
 @pytest.mark.parametrize("question", ["Who wrote Emma?", "</s>", "誰が書いた?", "?"])
 def test_score_does_not_depend_on_batch_neighbours_or_order(scorer: Scorer, question: str) -> None:
     passages = [Passage(text, "Emma") for text in TEXTS]
-    alone = [scorer.score(question, [passage])[0].score for passage in passages]
-    assert [one.score for one in scorer.score(question, passages)] == pytest.approx(alone, abs=1e-5)
-    backwards = scorer.score(question, passages[::-1])
+    alone = [score_passages(scorer, question, [passage])[0].score for passage in passages]
+    assert [one.score for one in score_passages(scorer, question, passages)] == pytest.approx(
+        alone, abs=1e-5
+    )
+    backwards = score_passages(scorer, question, passages[::-1])
     assert [one.score for one in backwards[::-1]] == pytest.approx(alone, abs=1e-5)
 
 
 def test_empty_passages_get_no_score(scorer: Scorer) -> None:
-    scored = scorer.score(
-        "Who wrote Emma?", [Passage(""), Passage("Jane Austen did."), Passage(" ", "Emma")]
+    scored = score_passages(
+        scorer, "Who wrote Emma?", [Passage(""), Passage("Jane Austen did."), Passage(" ", "Emma")]
     )
     assert scored[0] == scored[2] == ScoredPassage(None, False)
     assert scored[1].score is not None
-    assert scorer.score("Who wrote Emma?", []) == []
+    assert score_passages(scorer, "Who wrote Emma?", []) == []
 
 
 def test_cut_passages_and_questions_say_so(scorer: Scorer) -> None:
     passages = [Passage("word"), Passage("word " * 10_000)]
-    assert [one.truncated for one in scorer.score("Who?", passages)] == [False, True]
-    assert [one.truncated for one in scorer.score("why " * 1_000, passages)] == [True, True]
+    assert [one.truncated for one in score_passages(scorer, "Who?", passages)] == [False, True]
+    assert [one.truncated for one in score_passages(scorer, "why " * 1_000, passages)] == [True, True]
 
 
 def test_manifest_names_the_checkpoint(scorer: Scorer) -> None:

@@ -1,0 +1,304 @@
+"""A T5 classifier's weights, rearranged for the packed forward: fused, folded, and packed for a CPU."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import T5ForSequenceClassification
+
+from crag_core.errors import SettingsError
+from deployments.backends.t5_attention import PositionBias
+
+Activation = Callable[[Tensor], Tensor]
+
+_ACTIVATIONS: dict[str, Activation] = {
+    "relu": functional.relu_,
+    "gelu": functional.gelu,
+    "gelu_new": lambda x: functional.gelu(x, approximate="tanh"),
+    "silu": functional.silu,
+}
+
+_LENGTH_STEP = 64
+"""Bias tables hold the longest input, rounded up as padded inputs are."""
+
+_PACKED_ROWS = 512
+"""The number of rows that packed weights are laid out for; other numbers work as well."""
+
+
+class Linear:
+    """A product with a weight [out, in], without a bias, in the form that its device does fastest."""
+
+    def __init__(self, weight: Tensor, *, relu: bool = False) -> None:
+        self._relu = relu
+        self._packed = _onednn_packs(weight)
+        self._weight = (
+            torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_ROWS) if self._packed else weight
+        )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, out] of x [rows, in], through ReLU where asked for."""
+        y: Tensor
+        if self._packed:
+            after = "relu" if self._relu else "none"
+            y = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, after, [], "")
+            return y
+        y = functional.linear(x, self._weight)
+        return y.relu_() if self._relu else y
+
+
+def _onednn_packs(weight: Tensor) -> bool:
+    """Whether oneDNN can lay the weight out once, instead of anew in every product.
+
+    These are the operators that `torch.compile` emits for a frozen bfloat16 model.
+    """
+    return (
+        weight.dtype is torch.bfloat16
+        and weight.device.type == "cpu"
+        and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForward:
+    """T5's feed-forward layer; a gated one has its gate in the first half of `wide`."""
+
+    wide: Linear
+    narrow: Linear
+    activation: Activation
+    is_gated: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, model] of normalised x [rows, model]."""
+        if not self.is_gated:
+            return self.narrow(self.wide(x))
+        gate, value = self.wide(x).chunk(2, dim=-1)
+        return self.narrow(self.activation(gate) * value)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderLayer:
+    """Self-attention, its queries, keys and values in one product, and feed-forward."""
+
+    qkv: Linear
+    out: Linear
+    feed_forward: FeedForward
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """An encoder's layer with cross-attention, whose keys and values are made elsewhere."""
+
+    qkv: Linear
+    out: Linear
+    cross_q: Linear
+    cross_out: Linear
+    feed_forward: FeedForward
+
+
+@dataclass(frozen=True, slots=True)
+class LastQuery:
+    """Attention of one query per pair, whose keys and values are never formed.
+
+    A score is (K x)·q = x·(Kᵀ q), and the values' sum is V (Σ p x): two small products for the query
+    take the place of two large ones for all rows x.
+    """
+
+    q: Linear
+    k: Tensor
+    v: Tensor
+    out: Linear
+
+    def query(self, x: Tensor) -> Tensor:
+        """[pairs, heads, model]: Kᵀ q by head, for normalised x [pairs, model]."""
+        heads, width, _ = self.k.shape
+        q = self.q(x).view(-1, heads, width).transpose(0, 1)
+        return (q @ self.k).transpose(0, 1)
+
+    def output(self, attended: Tensor) -> Tensor:
+        """[pairs, model] of attended rows [pairs, heads, model]."""
+        values = attended.transpose(0, 1) @ self.v.transpose(1, 2)
+        return self.out(values.transpose(0, 1).flatten(1))
+
+
+@dataclass(frozen=True, slots=True)
+class TopLayer:
+    """The decoder's top layer, for the end mark alone."""
+
+    attention: LastQuery
+    cross: LastQuery
+    feed_forward: FeedForward
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The classification head with one output."""
+
+    dense: Tensor
+    dense_bias: Tensor
+    out: Tensor
+    out_bias: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[pairs] logits of normalised x [pairs, model]."""
+        hidden = torch.tanh(functional.linear(x, self.dense, self.dense_bias))
+        return functional.linear(hidden, self.out, self.out_bias)[:, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class T5Weights:
+    """Every tensor of the packed forward.
+
+    The products are in `dtype`; what T5 needs in at least float32 (embeddings, the sum over layers,
+    biases, head) is in `wide`. The norms' weights are multiplied into the products after them.
+    """
+
+    dtype: torch.dtype
+    wide: torch.dtype
+    device: torch.device
+    heads: int
+    norm_epsilon: float
+    start_id: int
+    embeddings: Tensor
+    encoder: Sequence[EncoderLayer]
+    encoder_bias: PositionBias
+    decoder: Sequence[DecoderLayer]
+    decoder_bias: PositionBias
+    cross_bias: PositionBias
+    cross_kv: Linear | None
+    top: TopLayer
+    head: Head
+
+    @classmethod
+    def of(
+        cls,
+        model: T5ForSequenceClassification,
+        max_tokens: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> Self:
+        """The weights of a model in float32 or float64, for inputs of at most `max_tokens`.
+
+        Raises SettingsError for an activation that cannot be computed here.
+        """
+        transformer: Any = model.transformer
+        encoder, decoder = transformer.encoder, transformer.decoder
+        wide = torch.promote_types(dtype, torch.float32)
+        arrange = _Arrangement(model, dtype, device)
+        longest = -(-max_tokens // _LENGTH_STEP) * _LENGTH_STEP
+        after_encoder = encoder.final_layer_norm.weight
+        *lower, top = decoder.block
+        cross = [getattr(block.layer[1].EncDecAttention, kv) for block in lower for kv in ("k", "v")]
+        return cls(
+            dtype=dtype,
+            wide=wide,
+            device=device,
+            heads=model.config.num_heads,
+            norm_epsilon=model.config.layer_norm_epsilon,
+            start_id=model.config.decoder_start_token_id,
+            embeddings=transformer.shared.weight.detach().to(device, wide),
+            encoder=[arrange.encoder_layer(block) for block in encoder.block],
+            encoder_bias=PositionBias.of(_self_attention(encoder.block[0]), longest, wide, device),
+            decoder=[arrange.decoder_layer(block) for block in lower],
+            decoder_bias=PositionBias.of(_self_attention(decoder.block[0]), longest, wide, device),
+            cross_bias=PositionBias.none(longest, wide, device),
+            cross_kv=arrange.linear(cross, after_encoder) if cross else None,
+            top=arrange.top_layer(top, after_encoder),
+            head=_head(model.classification_head, decoder.final_layer_norm.weight, wide, device),
+        )
+
+
+class _Arrangement:
+    def __init__(
+        self, model: T5ForSequenceClassification, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        config = model.config
+        activation = _ACTIVATIONS.get(config.dense_act_fn)
+        if activation is None:
+            raise SettingsError(
+                f"the T5 checkpoint uses the activation {config.dense_act_fn}; "
+                f"known are {', '.join(_ACTIVATIONS)}"
+            )
+        self._activation = activation
+        self._is_gated = bool(config.is_gated_act)
+        self._heads = int(config.num_heads)
+        self._dtype = dtype
+        self._device = device
+
+    def linear(self, modules: Sequence[Any], norm: Tensor | None = None, relu: bool = False) -> Linear:
+        """One product in the place of several, with the norm before them multiplied in."""
+        weight = torch.cat([module.weight.detach() for module in modules])
+        return Linear(self._cast(weight if norm is None else weight * norm.detach()), relu=relu)
+
+    def encoder_layer(self, block: Any) -> EncoderLayer:
+        attention, norm = _self_attention(block), block.layer[0].layer_norm.weight
+        return EncoderLayer(
+            qkv=self.linear([attention.q, attention.k, attention.v], norm),
+            out=self.linear([attention.o]),
+            feed_forward=self._feed_forward(block),
+        )
+
+    def decoder_layer(self, block: Any) -> DecoderLayer:
+        layer = self.encoder_layer(block)
+        cross = block.layer[1]
+        return DecoderLayer(
+            qkv=layer.qkv,
+            out=layer.out,
+            cross_q=self.linear([cross.EncDecAttention.q], cross.layer_norm.weight),
+            cross_out=self.linear([cross.EncDecAttention.o]),
+            feed_forward=layer.feed_forward,
+        )
+
+    def top_layer(self, block: Any, after_encoder: Tensor) -> TopLayer:
+        norm, cross = block.layer[0].layer_norm.weight, block.layer[1]
+        return TopLayer(
+            attention=self._last_query(_self_attention(block), norm, norm),
+            cross=self._last_query(cross.EncDecAttention, cross.layer_norm.weight, after_encoder),
+            feed_forward=self._feed_forward(block),
+        )
+
+    def _last_query(self, attention: Any, before_query: Tensor, before_keys: Tensor) -> LastQuery:
+        def by_head(module: Any) -> Tensor:
+            weight = module.weight.detach() * before_keys.detach()
+            return self._cast(weight.unflatten(0, (self._heads, -1)))
+
+        return LastQuery(
+            q=self.linear([attention.q], before_query),
+            k=by_head(attention.k),
+            v=by_head(attention.v),
+            out=self.linear([attention.o]),
+        )
+
+    def _feed_forward(self, block: Any) -> FeedForward:
+        dense, norm = block.layer[-1].DenseReluDense, block.layer[-1].layer_norm.weight
+        return FeedForward(
+            wide=self.linear(
+                [dense.wi_0, dense.wi_1] if self._is_gated else [dense.wi], norm, relu=not self._is_gated
+            ),
+            narrow=self.linear([dense.wo]),
+            activation=self._activation,
+            is_gated=self._is_gated,
+        )
+
+    def _cast(self, weight: Tensor) -> Tensor:
+        return weight.to(self._device, self._dtype).contiguous()
+
+
+def _self_attention(block: Any) -> Any:
+    return block.layer[0].SelfAttention
+
+
+def _head(head: Any, norm: Tensor, wide: torch.dtype, device: torch.device) -> Head:
+    dense, out = head.dense, head.out_proj
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(device, wide)
+
+    return Head(
+        dense=cast(dense.weight * norm),
+        dense_bias=cast(dense.bias),
+        out=cast(out.weight),
+        out_bias=cast(out.bias),
+    )
