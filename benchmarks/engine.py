@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from statistics import median
 from typing import Annotated, Any
 
@@ -30,9 +31,10 @@ from deployments.backends.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety,
 from deployments.backends.t5_weights import Linear, T5Weights
 from deployments.backends.worker_threads import WorkerThreads
 
-OURS, OURS_FP32 = "packed, bf16, safe decisions", "packed, fp32"
+OURS, OURS_SAFE, OURS_FP32 = "packed bf16", "packed bf16, safe decisions", "packed fp32"
+REFERENCE = "Hugging Face fp32, one by one"
 PAPERS = "the papers' loop: one by one, padded to 512, fp32"
-PEERS_BF16 = (
+PEERS = (
     f"Hugging Face bf16, sorted, {BEST_TOKENS} tokens",
     f"TEI's policy bf16, {TEI_TOKENS} tokens",
 )
@@ -40,6 +42,8 @@ GEMM = "bf16 products of the model's shapes"
 
 _VOCABULARY = 32_128
 _MIN_ROUNDS = 3
+_REFERENCE_PAIRS = 7
+_CALIBRATION_PAIRS = 310
 _WORST_FP64, _WORST_FP32 = 1e-10, 1e-4
 
 
@@ -126,13 +130,14 @@ def engine(
     seconds: Annotated[float, typer.Option(help="Time for the rounds; three are made anyway.")] = 120.0,
     questions: Annotated[int, typer.Option(help="Questions of workload W2, 31 pairs each.")] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    decisions: Annotated[int, typer.Option(help="Pairs whose actions are compared.")] = 310,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
 ) -> None:
     """Pairs a second of the T5 engine and its peers, on random weights; exit 1 if a score is wrong."""
     torch.set_num_threads(threads)
     model = random_t5(shape.config)
     pairs = pairs_of(w2_lengths(questions), _VOCABULARY)
-    result = _measure(model, pairs, threads, seconds)
+    result = _measure(model, pairs, threads, seconds, decisions)
     result["shape"] = shape
     result["fp64_error"] = worst_fp64_error(range(1, LONGEST + 1))
     if as_json:
@@ -154,42 +159,42 @@ def worst_fp64_error(lengths: Sequence[int]) -> float:
 
 
 def _measure(
-    model: T5ForSequenceClassification, pairs: Pairs, threads: int, seconds: float
+    model: T5ForSequenceClassification, pairs: Pairs, threads: int, seconds: float, decisions: int
 ) -> dict[str, Any]:
-    reference = one_by_one(model, pairs)
-    exact = T5Engine(model, max_tokens=LONGEST, threads=threads)
-    thresholds = tuple(torch.tensor(reference).quantile(torch.tensor([0.3, 0.7])).tolist())
-    plain = T5Engine(model, max_tokens=LONGEST, dtype=torch.bfloat16, threads=threads)
-    safety = DecisionSafety(thresholds, 2 * plain.rounding_error(pairs))
-    safe = T5Engine(model, max_tokens=LONGEST, dtype=torch.bfloat16, threads=threads, safety=safety)
+    ours = T5Engine(model, max_tokens=LONGEST, dtype=torch.bfloat16, threads=threads)
+    decided = _decisions(ours, decisions, model.config.vocab_size)
+    safety = ours.safety
     half = random_t5(model.config, torch.bfloat16)
-
-    flops = sum(useful_flops(model.config, len(pair)) for pair in pairs)
-    few = pairs[: max(2, len(pairs) // 15)]
+    few = pairs[:: max(1, len(pairs) // _REFERENCE_PAIRS)]
     scores: dict[str, list[float]] = {}
 
-    def keep(name: str, run: Callable[[], list[float]]) -> Contestant:
+    def contestant(name: str, run: Callable[[Pairs], list[float]], of: Pairs = pairs) -> Contestant:
         def remember() -> None:
-            scores[name] = run()
+            scores[name] = run(of)
 
-        return Contestant(name, remember, len(pairs), flops)
+        flops = sum(useful_flops(model.config, len(pair)) for pair in of)
+        return Contestant(name, remember, len(of), flops)
+
+    def score(pairs: Pairs, safety: DecisionSafety) -> list[float]:
+        ours.safety = safety
+        return ours.score_ids(pairs)
 
     contestants = [
-        Contestant(PAPERS, lambda: papers_loop(model, few), len(few), 0),
-        keep("Hugging Face fp32, one by one", lambda: one_by_one(model, pairs)),
-        keep(PEERS_BF16[0], lambda: token_budget_sorted(half, pairs)),
-        keep(PEERS_BF16[1], lambda: tei_like(half, pairs)),
-        keep(OURS_FP32, lambda: exact.score_ids(pairs)),
-        keep("packed, bf16", lambda: plain.score_ids(pairs)),
-        keep(OURS, lambda: safe.score_ids(pairs)),
+        contestant(PAPERS, partial(papers_loop, model), few[:2]),
+        contestant(REFERENCE, partial(one_by_one, model), few),
+        contestant(PEERS[0], partial(token_budget_sorted, half)),
+        contestant(PEERS[1], partial(tei_like, half)),
+        contestant(OURS_FP32, ours.exact_scores),
+        contestant(OURS, partial(score, safety=DecisionSafety())),
+        contestant(OURS_SAFE, partial(score, safety=safety)),
         _products(model.config, threads),
     ]
-    for contestant in contestants:
-        contestant.run()
-    safe.scored = safe.rescored = 0
+    for one in contestants:
+        one.run()
     for _ in _rounds(seconds):
-        for contestant in contestants:
-            contestant.time()
+        for one in contestants:
+            one.time()
+    places = range(0, len(pairs), max(1, len(pairs) // _REFERENCE_PAIRS))
     return {
         "pairs": len(pairs),
         "tokens": sum(map(len, pairs)),
@@ -197,22 +202,46 @@ def _measure(
         "rounds": len(contestants[0].clock),
         "contestants": [
             {
-                "name": c.name,
-                "pairs_per_s": c.rate(),
-                "pairs_per_core_s": c.rate(of_cpu=True),
-                "gflop_per_s": c.gflops(),
-                "gflop_per_core_s": c.gflops(of_cpu=True),
+                "name": one.name,
+                "pairs_per_s": one.rate(),
+                "pairs_per_core_s": one.rate(of_cpu=True),
+                "gflop_per_s": one.gflops(),
+                "gflop_per_core_s": one.gflops(of_cpu=True),
             }
-            for c in contestants
+            for one in contestants
         ],
         "errors": {
-            name: max(abs(a - b) for a, b in zip(got, reference, strict=True))
+            name: max(
+                abs(got[i] - expected) for i, expected in zip(places, scores[REFERENCE], strict=True)
+            )
             for name, got in scores.items()
+            if len(got) == len(pairs)
         },
-        "thresholds": thresholds,
-        "epsilon": safety.epsilon,
-        "rescored_share": safe.rescored / safe.scored,
-        "action_agreement": _agreement(scores[OURS], scores[OURS_FP32], thresholds),
+        "decisions": decided,
+    }
+
+
+def _decisions(ours: T5Engine, count: int, vocabulary: int) -> dict[str, float]:
+    """Whether safe decisions are float32's, at thresholds amid the scores, on pairs of their own.
+
+    Leaves those thresholds, and the epsilon measured on other pairs, in the engine.
+    """
+    questions = -(-count // len(w2_lengths(1)))
+    known = pairs_of(w2_lengths(questions, seed=1)[:count], vocabulary, seed=1)
+    judged = pairs_of(w2_lengths(questions, seed=2)[:count], vocabulary, seed=2)
+    ours.safety = DecisionSafety()
+    rounded, exact = ours.score_ids(judged), ours.exact_scores(judged)
+    thresholds = tuple(torch.tensor(exact).quantile(torch.tensor([0.3, 0.7])).tolist())
+    ours.safety = DecisionSafety(thresholds, 2 * ours.rounding_error(known[:_CALIBRATION_PAIRS]))
+    before = ours.rescored
+    safe = ours.score_ids(judged)
+    return {
+        "pairs": count,
+        "epsilon": ours.safety.epsilon,
+        "rescored_share": (ours.rescored - before) / count,
+        "agreement": _agreement(safe, exact, thresholds),
+        "agreement_without_safety": _agreement(rounded, exact, thresholds),
+        "largest_error": max(abs(a - b) for a, b in zip(rounded, exact, strict=True)),
     }
 
 
@@ -259,13 +288,14 @@ def _is_right(result: dict[str, Any]) -> bool:
     return bool(
         result["fp64_error"] <= _WORST_FP64
         and errors[OURS_FP32] <= _WORST_FP32
-        and result["action_agreement"] == 1.0
+        and result["decisions"]["agreement"] == 1.0
     )
 
 
 def _markdown(result: dict[str, Any]) -> str:
     by_name = {row["name"]: row for row in result["contestants"]}
-    papers, ours, roof = by_name[PAPERS], by_name["packed, bf16"], by_name[GEMM]
+    decided = result["decisions"]
+    papers, ours, roof = by_name[PAPERS], by_name[OURS], by_name[GEMM]
 
     def ratio(row: dict[str, Any], other: dict[str, Any], key: str) -> str:
         return f"{row[key] / other[key]:.2f}"
@@ -289,12 +319,13 @@ def _markdown(result: dict[str, Any]) -> str:
         *(
             f"packed bf16 against {name}: {ratio(ours, by_name[name], 'pairs_per_s')} on the clock, "
             f"{ratio(ours, by_name[name], 'pairs_per_core_s')} by CPU time"
-            for name in PEERS_BF16
+            for name in PEERS
         ),
         f"share of the measured product rate: {ratio(ours, roof, 'gflop_per_s')} on the clock, "
         f"{ratio(ours, roof, 'gflop_per_core_s')} by CPU time",
-        f"action agreement with float32: {result['action_agreement']:.2%}, epsilon "
-        f"{result['epsilon']:.1e}, {result['rescored_share']:.1%} of the pairs computed again",
+        f"{decided['pairs']} decisions: {decided['agreement']:.2%} as in float32, "
+        f"{decided['agreement_without_safety']:.2%} without safety; epsilon {decided['epsilon']:.1e}, "
+        f"largest error {decided['largest_error']:.1e}, {decided['rescored_share']:.1%} computed again",
         f"largest float64 difference to Hugging Face, lengths 1 to {LONGEST}: "
         f"{result['fp64_error']:.1e}",
         f"scores {'right' if _is_right(result) else 'WRONG'}",

@@ -64,6 +64,12 @@ def quality(
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
+    url = url.rstrip("/")
+    try:
+        httpx.get(f"{url}/livez", timeout=10).raise_for_status()
+    except httpx.HTTPError as error:
+        print(f"error: no server answers at {url}: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
     results = asyncio.run(_ask_all(items, pipeline or PIPELINES, url, concurrency, timeout_s))
     if out is not None:
         _write(out, results)

@@ -41,7 +41,9 @@ Files = Annotated[
 @app.command()
 def serve(
     config: Annotated[Path, typer.Argument(help="A Serve config file.")],
-    port: Annotated[int | None, typer.Option(help="Instead of the config's HTTP port.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Instead of the config's HTTP port.", min=1, max=65535)
+    ] = None,
     verbose: Annotated[bool, typer.Option(help="Show the replicas' logs.")] = False,
 ) -> None:
     """Serve the application on this machine until Ctrl-C."""
@@ -81,7 +83,7 @@ def ask(
 ) -> None:
     """Ask a running server."""
     body = {"question": question, "pipeline": pipeline, "timeout_s": timeout_s}
-    answer = _post(url, "/v1/answer", body, timeout_s + 5)
+    answer = _post(url.rstrip("/"), "/v1/answer", body, timeout_s + 5)
     if as_json:
         out.print_json(data=answer)
     else:

@@ -116,14 +116,17 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     def evaluator() -> None:
         load_manifest(model_folder(settings.evaluator.model))
 
+    def chat_model() -> None:
+        folder = model_folder(generator.model, generator.revision)
+        if not (folder / "config.json").is_file():
+            raise SettingsError(f"{folder} holds no model: it has no config.json")
+
     encoder: EncoderSettings = settings.retriever.encoder
     generator = settings.generator
     yield _looked("encoder", lambda: model_folder(encoder.model, encoder.revision), encoder.model)
     yield _looked("index", index, settings.retriever.index)
     yield _looked("evaluator", evaluator, settings.evaluator.model)
-    yield _looked(
-        "generator", lambda: model_folder(generator.model, generator.revision), generator.model
-    )
+    yield _looked("generator", chat_model, generator.model)
     uri = settings.searcher.snapshot
     if uri is not None:
         yield _looked("snapshot", lambda: snapshot(uri), uri)

@@ -99,15 +99,12 @@ class PackedT5:
         """[pairs, model]: the decoder's state at the end marks."""
         weights = self._weights
         x = weights.embeddings[batch.decoder_ids]
-        if weights.cross_kv is not None:
-            keys_and_values = weights.cross_kv(encoded).view(len(x), len(weights.decoder), 2, -1)
-            for layer, kv in zip(weights.decoder, keys_and_values.unbind(1), strict=True):
-                k, v = kv.unbind(1)
-                self._attend_self(x, layer, weights.decoder_bias, attention)
-                q = layer.cross_q(self._norm(x))
-                attended = self._attend(q, k, v, weights.cross_bias, attention)
-                x += layer.cross_out(attended).to(x.dtype)
-                x += layer.feed_forward(self._norm(x)).to(x.dtype)
+        for layer in weights.decoder:
+            self._attend_self(x, layer, weights.decoder_bias, attention)
+            q = layer.cross_q(self._norm(x))
+            k, v = layer.cross_kv(encoded).chunk(2, dim=-1)
+            x += layer.cross_out(self._attend(q, k, v, weights.cross_bias, attention)).to(x.dtype)
+            x += layer.feed_forward(self._norm(x)).to(x.dtype)
         return self._top_layer(x, batch.last_rows, encoded, attention)
 
     def _top_layer(self, x: Tensor, last_rows: Tensor, encoded: Tensor, attention: Attention) -> Tensor:

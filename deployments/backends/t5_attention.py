@@ -105,7 +105,8 @@ class PairwiseAttention:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, bias: PositionBias) -> Tensor:
         """Attended values; rows that belong to no pair stay zero."""
-        attended = torch.zeros_like(q, memory_format=torch.contiguous_format)
+        attended = torch.empty_like(q, memory_format=torch.contiguous_format)
+        attended[self._spans[-1].stop :] = 0
         for span in self._spans:
             for first, stop in _causal_halves(span.length) if bias.is_causal else ((0, span.length),):
                 keys = slice(span.start, span.start + blocks(stop))

@@ -36,7 +36,7 @@ class DecisionSafety:
 class T5Engine:
     """Scores lists of token ids with a T5 classifier; for one calling thread at a time.
 
-    `scored` and `rescored` count the pairs, and those of them that were computed again in float32.
+    `scored` and `rescored` count the pairs, and those of them that `safety` had computed again.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class T5Engine:
         safety: DecisionSafety = DecisionSafety(),
     ) -> None:
         """Takes the weights of a model in float32; raises SettingsError for an unknown activation."""
+        self.safety = safety
         self.scored = 0
         self.rescored = 0
         self._max_tokens = max_tokens
         self._end_id = cast(int, model.config.eos_token_id)
         self._vocabulary = int(model.config.vocab_size)
         self._tokens_per_piece = tokens_per_piece
-        self._safety = safety
         self._workers = WorkerThreads(threads)
         self._exact = _network(T5Weights.of(model, max_tokens, torch.float32, device))
         self._fast = (
@@ -76,8 +76,8 @@ class T5Engine:
         scores = self._logits(self._fast, inputs)
         self.scored += len(scores)
         if self._fast is not self._exact:
-            near = [i for i, score in enumerate(scores) if self._safety.is_near(score)]
-            for i, score in zip(near, self._logits(self._exact, [inputs[i] for i in near]), strict=True):
+            near = [i for i, score in enumerate(scores) if self.safety.is_near(score)]
+            for i, score in zip(near, self.exact_scores([inputs[i] for i in near]), strict=True):
                 scores[i] = score
             self.rescored += len(near)
         for position, score in enumerate(scores):
@@ -88,13 +88,17 @@ class T5Engine:
                 )
         return scores
 
+    def exact_scores(self, inputs: Sequence[Sequence[int]]) -> list[Score]:
+        """The scores in float32, whatever the engine's dtype."""
+        return self._logits(self._exact, inputs)
+
     def rounding_error(self, inputs: Sequence[Sequence[int]]) -> float:
         """The largest distance between the scores in the engine's dtype and in float32.
 
         Measured on many real pairs and doubled, it is the `epsilon` that makes decisions safe.
         """
-        fast, exact = (self._logits(network, inputs) for network in (self._fast, self._exact))
-        return max((abs(a - b) for a, b in zip(fast, exact, strict=True)), default=0.0)
+        pairs = zip(self._logits(self._fast, inputs), self.exact_scores(inputs), strict=True)
+        return max((abs(fast - exact) for fast, exact in pairs), default=0.0)
 
     def _logits(self, network: PackedT5 | GraphedT5, inputs: Sequence[Sequence[int]]) -> list[Score]:
         lengths = [len(ids) for ids in inputs]

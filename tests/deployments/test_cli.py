@@ -46,12 +46,13 @@ def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
     ("section", "change", "words"),
     [
         ("generator", {"model": "./nowhere"}, "generator: model folder ./nowhere does not exist"),
+        ("generator", {"model": str(ROOT / "docs")}, "holds no model: it has no config.json"),
         ("retriever", {"index": "./nowhere"}, "holds no finished index"),
         ("searcher", {"snapshot": "./nowhere"}, "holds no finished index"),
         ("evaluator", {"model": "./nowhere"}, "evaluator: model folder ./nowhere does not exist"),
         ("crag", {"thresholds": {"upper": -1.0, "lower": 1.0}}, "is below lower threshold"),
     ],
-    ids=["generator", "index", "snapshot", "evaluator", "thresholds"],
+    ids=["generator", "no-model", "index", "snapshot", "evaluator", "thresholds"],
 )
 def test_the_doctor_names_what_cannot_work(
     tmp_path: Path, section: str, change: dict[str, Any], words: str
@@ -104,3 +105,13 @@ def test_the_gpu_plan_adds_up(tmp_path: Path) -> None:
     findings = {finding["name"]: finding for finding in json.loads(too_small.stdout)}
     assert not findings["generator memory"]["well"]
     assert "gpu_memory_utilization" in findings["generator memory"]["remedy"]
+
+
+def test_measuring_without_a_server_says_so(tmp_path: Path) -> None:
+    result = run("quality", "--data", SAMPLE, "--name", "questions", "--url", "http://127.0.0.1:9/")
+    assert result.exit_code == 2
+    assert "accuracy" not in result.output
+
+
+def test_a_port_out_of_range_is_a_usage_error() -> None:
+    assert run("serve", ROOT / "configs/embedded.yaml", "--port", "99999").exit_code == 2

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, T5ForSequenceClassification
 
 from crag_core.errors import EvaluationFailed, InvalidQuestion, SettingsError
 from crag_core.types import Passage
-from deployments.backends.cross_encoder import CrossEncoder
 from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorThresholds, load_manifest
-from deployments.backends.pair_scorer import score_passages
+from deployments.backends.pair_scorer import PairScorer
 from deployments.backends.t5_scorer import T5Scorer
 from deployments.settings import BatchingSettings, EvaluatorSettings
 from tests.checkpoints import make_bert, make_t5, write_tiny_manifest
 
 QUESTION = "Who wrote Emma?"
-TEXTS = ("Emma is a novel.", "</s>Emma</s></s>", "简·奥斯汀写了爱玛。", "word " * 10_000, "x")
+LONG = "word " * 10_000
+TEXTS = ("Emma is a novel.", "</s>Emma</s></s>", "简·奥斯汀写了爱玛。", LONG, "x")
 END = 1
 
 
@@ -45,16 +46,23 @@ def make_inputs(count: int, seed: int = 0) -> list[list[int]]:
     ]
 
 
+@torch.inference_mode()
 def test_scores_are_those_of_hugging_faces_model(folder: Path) -> None:
-    passages = [Passage(text) for text in (*TEXTS, "")]
-    theirs = CrossEncoder(folder, load_manifest(folder), EvaluatorSettings(model=str(folder)))
-    expected = score_passages(theirs, QUESTION, passages)
-    scorer = load(folder)
-    prepared = scorer.prepare(QUESTION, passages)
-    assert prepared[-1] is None and expected[-1].score is None
+    scorer: PairScorer = load(folder)
+    prepared = scorer.prepare(QUESTION, [Passage(text) for text in (*TEXTS, "")])
+    assert prepared[-1] is None
     pairs = [pair for pair in prepared if pair is not None]
-    assert [pair.truncated for pair in pairs] == [passage.truncated for passage in expected[:-1]]
-    assert scorer.score(pairs) == pytest.approx([one.score for one in expected[:-1]], abs=1e-5)
+    assert [pair.truncated for pair in pairs] == [text == LONG for text in TEXTS]
+    theirs = T5ForSequenceClassification.from_pretrained(folder)
+    expected = [theirs(input_ids=torch.tensor([pair.payload])).logits.item() for pair in pairs]
+    assert scorer.score(pairs) == pytest.approx(expected, abs=1e-5)
+
+
+def test_pair_is_read_as_one_text_by_the_template(folder: Path) -> None:
+    (pair,) = load(folder).prepare(QUESTION, [Passage("A novel.", "Emma")])
+    assert pair is not None
+    theirs = AutoTokenizer.from_pretrained(folder)
+    assert pair.payload == theirs(f"{QUESTION} [SEP] Emma // A novel.").input_ids
 
 
 def test_equal_inputs_have_equal_keys(folder: Path) -> None:
