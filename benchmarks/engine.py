@@ -300,19 +300,21 @@ def _markdown(result: dict[str, Any]) -> str:
     def ratio(row: dict[str, Any], other: dict[str, Any], key: str) -> str:
         return f"{row[key] / other[key]:.2f}"
 
-    rows = [
-        [
+    def line(row: dict[str, Any]) -> list[str]:
+        flops = [f"{row['gflop_per_s']:.0f}", f"{row['gflop_per_core_s']:.0f}"]
+        if row is roof:
+            return [row["name"], "-", "-", "-", "-", *flops, "-"]
+        error = result["errors"].get(row["name"])
+        return [
             row["name"],
             f"{row['pairs_per_s']:.2f}",
             f"{row['pairs_per_core_s']:.2f}",
             ratio(row, papers, "pairs_per_s"),
             ratio(row, papers, "pairs_per_core_s"),
-            f"{row['gflop_per_s']:.0f}" if row["gflop_per_s"] else "-",
-            f"{row['gflop_per_core_s']:.0f}" if row["gflop_per_core_s"] else "-",
-            f"{result['errors'][row['name']]:.1e}" if row["name"] in result["errors"] else "-",
+            *flops,
+            "-" if error is None else f"{error:.1e}",
         ]
-        for row in result["contestants"]
-    ]
+
     findings = [
         f"T5-{result['shape']}, {result['pairs']} pairs, {result['tokens']} tokens, "
         f"{result['threads']} threads, medians of {result['rounds']} interleaved rounds.",
@@ -332,4 +334,6 @@ def _markdown(result: dict[str, Any]) -> str:
     ]
     header = ["scorer", "pairs/s", "pairs/core-s", "x papers", "x papers (CPU)", "GFLOP/s",
               "GFLOP/core-s", "largest error"]  # fmt: skip
-    return f"## T5 engine\n\n{table(header, rows)}\n\n" + "\n".join(f"- {line}" for line in findings)
+    return f"## T5 engine\n\n{table(header, map(line, result['contestants']))}\n\n" + "\n".join(
+        f"- {finding}" for finding in findings
+    )

@@ -16,7 +16,7 @@ from deployments.backends.t5_weights import T5Weights
 from deployments.backends.worker_threads import WorkerThreads, balanced
 
 CPU_TOKENS_PER_PIECE = 2048
-"""On a CPU a longer piece gains nothing, and its rows leave the cache."""
+"""Enough rows for the weights to be read seldom; more of them would leave a CPU's cache."""
 
 _CPU = torch.device("cpu")
 
