@@ -3,17 +3,15 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification
 
 from crag_core.errors import EvaluationFailed, SettingsError
 from crag_core.types import Passage, Score
+from deployments.backends.classifier_checkpoint import load_classifier
 from deployments.backends.device import torch_device
-from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorManifest
-from deployments.backends.model_folder import weights_file
+from deployments.backends.evaluator_manifest import EvaluatorManifest
 from deployments.backends.pair_scorer import PreparedPair, ids_key, score_passages
 from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
 from deployments.settings import EvaluatorSettings
@@ -32,7 +30,7 @@ class CrossEncoder:
         self._tokenizer = TextTokenizer(folder)
         self._device = torch_device(settings.device)
         self._max_tokens_per_batch = settings.batching.max_tokens_per_batch
-        self._model = _load_model(folder, manifest).to(self._device)
+        self._model = load_classifier(folder, manifest, getattr(torch, manifest.dtype)).to(self._device)
         self._takes_types = getattr(self._model.config, "type_vocab_size", 0) > 0
         if self._tokenizer.vocabulary_size > self._model.get_input_embeddings().num_embeddings:
             raise SettingsError(
@@ -100,44 +98,3 @@ class CrossEncoder:
                 f"in {self.manifest.dtype}"
             )
         return scores
-
-
-def _load_model(folder: Path, manifest: EvaluatorManifest) -> Any:
-    if weights_file(folder).name != manifest.weights:
-        raise SettingsError(
-            f"the manifest in {folder} describes {manifest.weights}, but {weights_file(folder).name} "
-            "would be loaded: remove one of them"
-        )
-    try:
-        model, report = AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            trust_remote_code=False,
-            dtype=getattr(torch, manifest.dtype),
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise SettingsError(
-            f"{folder} holds no sequence classifier that can be loaded: {error}"
-        ) from error
-    config = model.config
-    if config.num_labels != 1:
-        raise SettingsError(
-            f"the checkpoint in {folder} has {config.num_labels} outputs: an evaluator has exactly one"
-        )
-    if report["missing_keys"]:
-        missing = ", ".join(sorted(report["missing_keys"])[:3])
-        raise SettingsError(
-            f"the checkpoint in {folder} lacks {missing}: it was never trained as a classifier"
-        )
-    if bool(config.is_encoder_decoder) is not (manifest.kind is EvaluatorKind.T5):
-        raise SettingsError(
-            f"the manifest in {folder} says kind {manifest.kind}, but the checkpoint is a "
-            f"{config.model_type}: correct one of them"
-        )
-    longest = getattr(config, "max_position_embeddings", manifest.max_tokens)
-    if manifest.max_tokens > longest:
-        raise SettingsError(
-            f"the manifest in {folder} says max_tokens {manifest.max_tokens}, but the checkpoint "
-            f"reads {longest}"
-        )
-    return model.eval()

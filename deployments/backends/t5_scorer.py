@@ -7,10 +7,10 @@ import torch
 
 from crag_core.errors import EvaluationFailed, SettingsError
 from crag_core.types import Passage, Score
+from deployments.backends.classifier_checkpoint import load_classifier
 from deployments.backends.device import torch_device
 from deployments.backends.evaluator_manifest import EvaluatorManifest
 from deployments.backends.pair_scorer import PreparedPair, ids_key
-from deployments.backends.t5_checkpoint import load_t5
 from deployments.backends.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety, T5Engine
 from deployments.backends.tokenization import TextTokenizer, Tokens
 from deployments.settings import EvaluatorSettings
@@ -36,7 +36,7 @@ class T5Scorer:
             "{passage}"
         ).partition("{question}")
         self._tokenizer = TextTokenizer(folder)
-        model = load_t5(folder, manifest)
+        model = load_classifier(folder, manifest, torch.float32)
         if self._tokenizer.vocabulary_size > model.config.vocab_size:
             raise SettingsError(
                 f"the tokenizer in {folder} has {self._tokenizer.vocabulary_size} tokens, more than the "
