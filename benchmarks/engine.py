@@ -26,10 +26,10 @@ from benchmarks.peers_engine import (
     token_budget_sorted,
 )
 from benchmarks.report import table
-from deployments.backends.packed_t5 import PackedT5
-from deployments.backends.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety, T5Engine
-from deployments.backends.t5_weights import Linear, T5Weights
-from deployments.backends.worker_threads import WorkerThreads
+from deployments.backends.t5.packed_t5 import PackedT5
+from deployments.backends.t5.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety, T5Engine
+from deployments.backends.t5.t5_weights import Linear, T5Weights
+from deployments.backends.t5.worker_threads import WorkerThreads
 
 OURS, OURS_SAFE, OURS_FP32 = "packed bf16", "packed bf16, safe decisions", "packed fp32"
 REFERENCE = "Hugging Face fp32, one by one"

@@ -15,10 +15,10 @@ from benchmarks.engine import Shape, random_t5, useful_flops
 from benchmarks.pairs import LONGEST, pairs_of, w2_lengths
 from benchmarks.peers_engine import Pairs, in_order, papers_loop
 from benchmarks.report import table
-from deployments.backends.packed_t5 import PackedT5
-from deployments.backends.t5_cuda_graphs import GraphedT5, padded_shape
-from deployments.backends.t5_gpu_attention import PaddedAttention
-from deployments.backends.t5_weights import T5Weights
+from deployments.backends.t5.packed_t5 import PackedT5
+from deployments.backends.t5.t5_cuda_graphs import GraphedT5, padded_shape
+from deployments.backends.t5.t5_gpu_attention import PaddedAttention
+from deployments.backends.t5.t5_weights import T5Weights
 
 _TOKENS = 16_384
 _LENGTHS = (64, 128, 256, 512)

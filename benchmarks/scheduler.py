@@ -28,8 +28,8 @@ from benchmarks.report import table
 from crag_core.context import RequestContext
 from crag_core.metrics import percentile
 from crag_core.types import Passage
-from deployments.backends.pair_scorer import PreparedPair
-from deployments.backends.token_batcher import TokenBatcher
+from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.token_batcher import TokenBatcher
 from deployments.settings import BatchingSettings
 
 MAX_PAIRS_PER_BATCH = 64

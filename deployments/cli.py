@@ -104,7 +104,7 @@ def index_build(
     """Build a passage index from JSON lines with `title` and `text`; resumes after an interruption."""
     with _sentences_for_errors(), _meanwhile("loading the encoder"):
         from deployments.backends.dense_encoder import DenseEncoder
-        from deployments.backends.index_rows import PASSAGES
+        from deployments.backends.indexes.index_rows import PASSAGES
         from deployments.settings import EncoderSettings
 
         dense = DenseEncoder(
@@ -125,7 +125,7 @@ def index_info(
 ) -> None:
     """Print an index's manifest."""
     with _sentences_for_errors():
-        from deployments.backends.lance_index import IndexKind, open_table, read_manifest
+        from deployments.backends.indexes.lance_index import IndexKind, open_table, read_manifest
 
         manifest = read_manifest(uri, IndexKind.PASSAGES)
         open_table(uri, manifest)
@@ -140,7 +140,7 @@ def snapshot_build(
 ) -> None:
     """Build a search snapshot from JSON lines with `title`, `text`, `revision` and `redirects`."""
     with _sentences_for_errors():
-        from deployments.backends.index_rows import SNAPSHOT
+        from deployments.backends.indexes.index_rows import SNAPSHOT
     _build(files, out_folder, None, SNAPSHOT, as_json)
 
 
@@ -194,7 +194,7 @@ def _post(url: str, path: str, body: Mapping[str, Any], timeout_s: float) -> dic
 def _build(files: list[Path], folder: Path, encoder: Any, schema: Any, as_json: bool) -> None:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from deployments.backends.index_builder import build_index
+    from deployments.backends.indexes.index_builder import build_index
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with _sentences_for_errors(), Progress(*columns, console=err) as bar:

@@ -100,8 +100,13 @@ def planned(plan: Callable[[], Iterable[Finding]]) -> list[Finding]:
 def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     # imported here: the doctor must also run where torch is what is missing
     from deployments.backends.encoder_files import EncoderFiles
-    from deployments.backends.evaluator_manifest import load_manifest
-    from deployments.backends.lance_index import IndexKind, check_encoder, open_table, read_manifest
+    from deployments.backends.evaluators.evaluator_manifest import load_manifest
+    from deployments.backends.indexes.lance_index import (
+        IndexKind,
+        check_encoder,
+        open_table,
+        read_manifest,
+    )
     from deployments.backends.model_folder import model_folder
 
     def index() -> None:

@@ -11,8 +11,8 @@ class Evaluator:
     def __init__(self, settings: EvaluatorSettings) -> None:
         """Loads weights and manifest; raises SettingsError when they do not fit together."""
         # imported here: the node that builds the application need not load what only a replica uses
-        from deployments.backends.scorer import load_scorer
-        from deployments.backends.token_batcher import TokenBatcher
+        from deployments.backends.batching.token_batcher import TokenBatcher
+        from deployments.backends.evaluators.scorer import load_scorer
 
         scorer = load_scorer(settings)
         self._manifest = scorer.manifest

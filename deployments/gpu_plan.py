@@ -10,7 +10,7 @@ from ray.serve.schema import ServeDeploySchema
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 from transformers.configuration_utils import PretrainedConfig
 
-from deployments.backends.evaluator_manifest import EvaluatorKind, load_manifest
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind, load_manifest
 from deployments.backends.model_folder import model_folder
 from deployments.doctor import Finding
 from deployments.local import app_settings

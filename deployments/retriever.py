@@ -14,7 +14,7 @@ class Retriever:
         """Opens encoder and index; raises SettingsError when they do not fit together."""
         # imported here: the node that builds the application need not load what only a replica uses
         from deployments.backends.dense_encoder import DenseEncoder
-        from deployments.backends.passage_index import PassageIndex
+        from deployments.backends.indexes.passage_index import PassageIndex
 
         self._settings = settings
         self._index = PassageIndex.open(settings.index, DenseEncoder(settings.encoder))

@@ -14,8 +14,8 @@ class Searcher:
     def __init__(self, settings: SearcherSettings) -> None:
         """Opens the snapshot and prepares the client; raises SettingsError when a part is missing."""
         # imported here: the node that builds the application need not load what only a replica uses
-        from deployments.backends.mediawiki import MediaWiki
-        from deployments.backends.snapshot_search import SnapshotSearch
+        from deployments.backends.indexes.snapshot_search import SnapshotSearch
+        from deployments.backends.wikipedia.mediawiki import MediaWiki
 
         self._mediawiki = settings.mediawiki and MediaWiki(settings.mediawiki)
         self._snapshot = settings.snapshot and SnapshotSearch.open(settings.snapshot)

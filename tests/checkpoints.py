@@ -14,7 +14,7 @@ from transformers import (
     T5Tokenizer,
 )
 
-from deployments.backends.evaluator_manifest import (
+from deployments.backends.evaluators.evaluator_manifest import (
     EvaluatorKind,
     EvaluatorManifest,
     EvaluatorThresholds,

@@ -24,8 +24,8 @@ from sklearn.neural_network import MLPRegressor
 
 from crag_core.types import Passage
 from deployments.backends.dense_encoder import DenseEncoder, Embeddings
-from deployments.backends.evaluator_head import EvaluatorHead, pair_features
-from deployments.backends.evaluator_manifest import (
+from deployments.backends.evaluators.evaluator_head import EvaluatorHead, pair_features
+from deployments.backends.evaluators.evaluator_manifest import (
     EvaluatorKind,
     EvaluatorManifest,
     EvaluatorThresholds,

@@ -44,7 +44,7 @@ def files_with(pattern: str) -> set[str]:
         (r"\.remote\(", {"deployments/clients.py"}),
         (r"\.bind\(\*?\w", {"deployments/app.py", "deployments/local.py"}),
         # the MediaWiki client reads the statuses of others
-        (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/mediawiki.py"}),
+        (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/wikipedia/mediawiki.py"}),
         (r"ray\.util\.metrics", {"deployments/observability/metrics.py"}),
         (r"^from __future__ import annotations", set()),
         (
@@ -52,8 +52,8 @@ def files_with(pattern: str) -> set[str]:
             {
                 "deployments/api/errors.py",  # bugs become a JSON body
                 "deployments/api/openai_reply.py",  # ... or an error event in mid-stream
-                "deployments/backends/device_thread.py",  # a failing batch is bisected
-                "deployments/backends/prepare_thread.py",  # ... and a failure told to its caller
+                "deployments/backends/batching/device_thread.py",  # a failing batch is bisected
+                "deployments/backends/batching/prepare_thread.py",  # ... or told to its caller
                 "deployments/readiness.py",  # a probe outlives whatever it meets
             },
         ),

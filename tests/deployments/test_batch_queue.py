@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crag_core.context import Lane
-from deployments.backends.batch_queue import Batch, BatchQueue, Closed, Limit, choose
-from deployments.backends.cost_model import Load
-from deployments.backends.pair_scorer import PreparedPair
-from deployments.backends.scored_passage import ScoredPassage
-from deployments.backends.scoring_jobs import Caller, Job
+from deployments.backends.batching.batch_queue import Batch, BatchQueue, Closed, Limit, choose
+from deployments.backends.batching.cost_model import Load
+from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.scored_passage import ScoredPassage
+from deployments.backends.batching.scoring_jobs import Caller, Job
 
 BUDGET = 100
 

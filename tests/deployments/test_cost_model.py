@@ -2,8 +2,8 @@ import random
 
 import pytest
 
-from deployments.backends.cost_model import CostModel, Load
-from deployments.backends.forecast import Forecast
+from deployments.backends.batching.cost_model import CostModel, Load
+from deployments.backends.batching.forecast import Forecast
 
 
 def load_of(*lengths: int) -> Load:

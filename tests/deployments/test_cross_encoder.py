@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 
 from crag_core.errors import EvaluationFailed, InvalidQuestion, SettingsError
 from crag_core.types import Passage
-from deployments.backends.cross_encoder import CrossEncoder
-from deployments.backends.evaluator_manifest import EvaluatorKind, PassageForm, load_manifest
-from deployments.backends.pair_scorer import score_passages
-from deployments.backends.scored_passage import ScoredPassage
-from deployments.backends.scorer import load_scorer
+from deployments.backends.batching.pair_scorer import score_passages
+from deployments.backends.batching.scored_passage import ScoredPassage
+from deployments.backends.evaluators.cross_encoder import CrossEncoder
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind, PassageForm, load_manifest
+from deployments.backends.evaluators.scorer import load_scorer
 from deployments.settings import BatchingSettings, EvaluatorSettings
 from tests.checkpoints import make_bert, make_t5, write_tiny_manifest
 

@@ -12,12 +12,12 @@ from safetensors.numpy import save_file
 from crag_core.actions import trigger_action
 from crag_core.errors import SettingsError
 from crag_core.types import Action, Passage
-from deployments.backends.evaluator_head import FEATURES, EvaluatorHead
-from deployments.backends.evaluator_manifest import MANIFEST
-from deployments.backends.pair_scorer import score_passages
-from deployments.backends.scored_passage import ScoredPassage
-from deployments.backends.scorer import Scorer, load_scorer
-from deployments.backends.word_overlap import OVERLAP_FEATURES, word_overlap
+from deployments.backends.batching.pair_scorer import score_passages
+from deployments.backends.batching.scored_passage import ScoredPassage
+from deployments.backends.evaluators.evaluator_head import FEATURES, EvaluatorHead
+from deployments.backends.evaluators.evaluator_manifest import MANIFEST
+from deployments.backends.evaluators.scorer import Scorer, load_scorer
+from deployments.backends.evaluators.word_overlap import OVERLAP_FEATURES, word_overlap
 from deployments.settings import EvaluatorSettings
 from tests.checkpoints import MINILM, make_bert
 

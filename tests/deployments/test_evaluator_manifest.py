@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from crag_core.errors import SettingsError
 from crag_core.types import Passage
-from deployments.backends.evaluator_manifest import (
+from deployments.backends.evaluators.evaluator_manifest import (
     MANIFEST,
     EvaluatorKind,
     EvaluatorManifest,

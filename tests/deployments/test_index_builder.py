@@ -9,9 +9,9 @@ import lancedb
 import pytest
 
 from crag_core.errors import SettingsError
-from deployments.backends.index_builder import Progress, build_index
-from deployments.backends.index_rows import SNAPSHOT, Rejection
-from deployments.backends.lance_index import IndexKind, Manifest, open_table, read_manifest
+from deployments.backends.indexes.index_builder import Progress, build_index
+from deployments.backends.indexes.index_rows import SNAPSHOT, Rejection
+from deployments.backends.indexes.lance_index import IndexKind, Manifest, open_table, read_manifest
 from tests.deployments.index_files import FakeEncoder, passages, write_lines
 
 

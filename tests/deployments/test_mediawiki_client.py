@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from crag_core.errors import SearchFailed
 from crag_core.types import Document, DocumentSource
-from deployments.backends.mediawiki import MediaWiki, retry_after_s, user_agent
-from deployments.backends.mediawiki_api import (
+from deployments.backends.wikipedia.mediawiki import MediaWiki, retry_after_s, user_agent
+from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
     readable_documents,

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from transformers import T5Config, T5ForSequenceClassification
 
 from crag_core.errors import SettingsError
-from deployments.backends.packed_t5 import PackedT5
-from deployments.backends.t5_attention import PositionBias
-from deployments.backends.t5_cuda_graphs import padded_shape
-from deployments.backends.t5_gpu_attention import DocumentAttention, PaddedAttention
-from deployments.backends.t5_weights import T5Weights
+from deployments.backends.t5.packed_t5 import PackedT5
+from deployments.backends.t5.t5_attention import PositionBias
+from deployments.backends.t5.t5_cuda_graphs import padded_shape
+from deployments.backends.t5.t5_gpu_attention import DocumentAttention, PaddedAttention
+from deployments.backends.t5.t5_weights import T5Weights
 
 VARIANTS = {
     "t5": {},

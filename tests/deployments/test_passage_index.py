@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from crag_core.errors import RetrievalFailed, SettingsError
 from crag_core.types import Document, DocumentSource
 from deployments.backends.dense_encoder import DenseEncoder
-from deployments.backends.index_builder import build_index
-from deployments.backends.lance_index import Encoder
-from deployments.backends.passage_index import PassageIndex, reciprocal_rank_fusion
+from deployments.backends.indexes.index_builder import build_index
+from deployments.backends.indexes.lance_index import Encoder
+from deployments.backends.indexes.passage_index import PassageIndex, reciprocal_rank_fusion
 from deployments.settings import EncoderSettings, Pooling
 from tests.deployments.index_files import FakeEncoder, passages, write_lines
 

@@ -7,8 +7,8 @@ import pytest
 
 from crag_core.errors import EvaluationFailed, StageUnavailable
 from crag_core.types import Passage
-from deployments.backends.pair_scorer import PreparedPair
-from deployments.backends.prepare_thread import PrepareThread
+from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.prepare_thread import PrepareThread
 
 
 @dataclass

@@ -9,9 +9,9 @@ import pytest
 
 from crag_core.errors import SearchFailed, SettingsError
 from crag_core.types import Document, DocumentSource
-from deployments.backends.index_builder import build_index
-from deployments.backends.index_rows import SNAPSHOT
-from deployments.backends.snapshot_search import SnapshotSearch, named_words
+from deployments.backends.indexes.index_builder import build_index
+from deployments.backends.indexes.index_rows import SNAPSHOT
+from deployments.backends.indexes.snapshot_search import SnapshotSearch, named_words
 from tests.deployments.index_files import write_lines
 
 

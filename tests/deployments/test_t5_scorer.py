@@ -11,9 +11,13 @@ from transformers import AutoTokenizer, T5ForSequenceClassification
 
 from crag_core.errors import EvaluationFailed, InvalidQuestion, SettingsError
 from crag_core.types import Passage
-from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorThresholds, load_manifest
-from deployments.backends.pair_scorer import PairScorer
-from deployments.backends.t5_scorer import T5Scorer
+from deployments.backends.batching.pair_scorer import PairScorer
+from deployments.backends.evaluators.evaluator_manifest import (
+    EvaluatorKind,
+    EvaluatorThresholds,
+    load_manifest,
+)
+from deployments.backends.t5.t5_scorer import T5Scorer
 from deployments.settings import BatchingSettings, EvaluatorSettings
 from tests.checkpoints import make_bert, make_t5, write_tiny_manifest
 

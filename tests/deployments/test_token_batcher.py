@@ -17,10 +17,10 @@ from crag_core.errors import (
     StageUnavailable,
 )
 from crag_core.types import Passage
-from deployments.backends.batch_queue import Closed
-from deployments.backends.pair_scorer import PreparedPair
-from deployments.backends.scored_passage import ScoredPassage
-from deployments.backends.token_batcher import TokenBatcher
+from deployments.backends.batching.batch_queue import Closed
+from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.scored_passage import ScoredPassage
+from deployments.backends.batching.token_batcher import TokenBatcher
 from deployments.settings import BatchingSettings
 
 MAX_CHARACTERS = 400

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.backends.mediawiki import MediaWiki
+from deployments.backends.wikipedia.mediawiki import MediaWiki
 from deployments.settings import MediaWikiSettings
 from tests.mediawiki.local_wiki import LocalWiki, WikiUnavailable, running_wiki
 

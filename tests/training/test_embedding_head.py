@@ -12,8 +12,8 @@ import pytest
 from crag_core.errors import SettingsError
 from crag_core.types import Passage
 from deployments.backends.dense_encoder import Embeddings
-from deployments.backends.evaluator_head import FEATURES, EvaluatorHead
-from deployments.backends.evaluator_manifest import load_manifest
+from deployments.backends.evaluators.evaluator_head import FEATURES, EvaluatorHead
+from deployments.backends.evaluators.evaluator_manifest import load_manifest
 from training.embedding_head import (
     WEIGHTS,
     TrainingSet,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from crag_core.context import Lane
 from crag_core.errors import CragError
 from crag_core.types import Score
-from deployments.backends.cost_model import Load
-from deployments.backends.pair_scorer import PreparedPair
-from deployments.backends.scored_passage import ScoredPassage
+from deployments.backends.batching.cost_model import Load
+from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.scored_passage import ScoredPassage
 
 
 @dataclass(slots=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deployments.backends.packed_t5 import PackedBatch, PackedT5
-from deployments.backends.t5_gpu_attention import PaddedAttention
+from deployments.backends.t5.packed_t5 import PackedBatch, PackedT5
+from deployments.backends.t5.t5_gpu_attention import PaddedAttention
 
 MAX_PAIRS = 8
 _LENGTH_STEP = 64

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from crag_core.errors import SearchFailed
 from crag_core.types import Document
-from deployments.backends.mediawiki_api import (
+from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
     readable_documents,

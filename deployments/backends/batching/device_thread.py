@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crag_core.errors import EvaluationFailed
 from crag_core.types import Score
-from deployments.backends.pair_scorer import PreparedPair
+from deployments.backends.batching.pair_scorer import PreparedPair
 
 Outcome = Score | EvaluationFailed
 

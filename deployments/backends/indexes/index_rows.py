@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
 from crag_core.errors import SettingsError
-from deployments.backends.lance_index import SEARCHED, IndexKind
-from deployments.backends.snapshot_search import NAMES
+from deployments.backends.indexes.lance_index import SEARCHED, IndexKind
+from deployments.backends.indexes.snapshot_search import NAMES
 
 Columns = dict[str, Any]
 """One row of the table, by column; without its vector."""

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from crag_core.errors import EvaluationFailed, SettingsError
 from crag_core.types import Passage, Score
-from deployments.backends.classifier_checkpoint import load_classifier
+from deployments.backends.batching.pair_scorer import PreparedPair, ids_key, score_passages
 from deployments.backends.device import torch_device
-from deployments.backends.evaluator_manifest import EvaluatorManifest
-from deployments.backends.pair_scorer import PreparedPair, ids_key, score_passages
+from deployments.backends.evaluators.classifier_checkpoint import load_classifier
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
 from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
 from deployments.settings import EvaluatorSettings
 

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, T5Config
 
 from crag_core.errors import SettingsError
-from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorManifest
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind, EvaluatorManifest
 from deployments.backends.model_folder import weights_file
 
 

@@ -7,11 +7,11 @@ import torch
 
 from crag_core.errors import EvaluationFailed, SettingsError
 from crag_core.types import Passage, Score
-from deployments.backends.classifier_checkpoint import load_classifier
+from deployments.backends.batching.pair_scorer import PreparedPair, ids_key
 from deployments.backends.device import torch_device
-from deployments.backends.evaluator_manifest import EvaluatorManifest
-from deployments.backends.pair_scorer import PreparedPair, ids_key
-from deployments.backends.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety, T5Engine
+from deployments.backends.evaluators.classifier_checkpoint import load_classifier
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
+from deployments.backends.t5.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety, T5Engine
 from deployments.backends.tokenization import TextTokenizer, Tokens
 from deployments.settings import EvaluatorSettings
 

@@ -11,7 +11,7 @@ from lancedb.table import Table
 
 from crag_core.errors import RetrievalFailed
 from crag_core.types import Document
-from deployments.backends.lance_index import (
+from deployments.backends.indexes.lance_index import (
     LANCE_FAILURES,
     MAX_PARTITIONS,
     SEARCHED,

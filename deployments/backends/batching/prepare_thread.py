@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from crag_core.errors import CragError, EvaluationFailed, StageUnavailable
 from crag_core.types import Passage
-from deployments.backends.pair_scorer import PreparedPair
+from deployments.backends.batching.pair_scorer import PreparedPair
 
 _PASSAGES_AT_ONCE = 64
 """Passages handed to the thread in one go: a hand-over costs as much as several passages."""

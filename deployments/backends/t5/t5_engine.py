@@ -10,10 +10,10 @@ from transformers import T5ForSequenceClassification
 
 from crag_core.errors import EvaluationFailed
 from crag_core.types import Score
-from deployments.backends.packed_t5 import PackedT5
-from deployments.backends.t5_cuda_graphs import GraphedT5
-from deployments.backends.t5_weights import T5Weights
-from deployments.backends.worker_threads import WorkerThreads, balanced
+from deployments.backends.t5.packed_t5 import PackedT5
+from deployments.backends.t5.t5_cuda_graphs import GraphedT5
+from deployments.backends.t5.t5_weights import T5Weights
+from deployments.backends.t5.worker_threads import WorkerThreads, balanced
 
 CPU_TOKENS_PER_PIECE = 2048
 """Enough rows for the weights to be read seldom; more of them would leave a CPU's cache."""

@@ -2,7 +2,7 @@
 
 import math
 
-from deployments.backends.cost_model import CostModel, Load
+from deployments.backends.batching.cost_model import CostModel, Load
 
 _TRUSTED_FOR_S = 10.0
 

@@ -9,7 +9,7 @@ from lancedb.table import Table
 
 from crag_core.errors import SearchFailed
 from crag_core.types import Document, DocumentSource
-from deployments.backends.lance_index import (
+from deployments.backends.indexes.lance_index import (
     LANCE_FAILURES,
     SEARCHED,
     IndexKind,

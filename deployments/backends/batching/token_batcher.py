@@ -15,16 +15,16 @@ from crag_core.errors import (
     StageUnavailable,
 )
 from crag_core.types import Passage
-from deployments.backends.batch_queue import Batch, BatchQueue, Closed, Limit
-from deployments.backends.batching_stats import BatchingStats
-from deployments.backends.cost_model import Load
-from deployments.backends.device_thread import DeviceStep, DeviceThread, Outcome
-from deployments.backends.forecast import Forecast
-from deployments.backends.pair_scorer import PairScorer, PreparedPair
-from deployments.backends.prepare_thread import PrepareThread
-from deployments.backends.score_cache import ScoreCache
-from deployments.backends.scored_passage import ScoredPassage
-from deployments.backends.scoring_jobs import Caller
+from deployments.backends.batching.batch_queue import Batch, BatchQueue, Closed, Limit
+from deployments.backends.batching.batching_stats import BatchingStats
+from deployments.backends.batching.cost_model import Load
+from deployments.backends.batching.device_thread import DeviceStep, DeviceThread, Outcome
+from deployments.backends.batching.forecast import Forecast
+from deployments.backends.batching.pair_scorer import PairScorer, PreparedPair
+from deployments.backends.batching.prepare_thread import PrepareThread
+from deployments.backends.batching.score_cache import ScoreCache
+from deployments.backends.batching.scored_passage import ScoredPassage
+from deployments.backends.batching.scoring_jobs import Caller
 from deployments.settings import BatchingSettings
 
 _CHUNK_PAIRS = 64

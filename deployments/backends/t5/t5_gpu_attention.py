@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from deployments.backends.t5_attention import PositionBias, Span
+from deployments.backends.t5.t5_attention import PositionBias, Span
 
 
 class DocumentAttention:

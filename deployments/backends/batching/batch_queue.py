@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from crag_core.context import Lane
-from deployments.backends.cost_model import Load
-from deployments.backends.pair_scorer import PreparedPair
-from deployments.backends.scoring_jobs import Caller, Job
+from deployments.backends.batching.cost_model import Load
+from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.scoring_jobs import Caller, Job
 
 
 class Closed(StrEnum):

@@ -10,10 +10,10 @@ import numpy as np
 
 from crag_core.errors import EvaluationFailed, SettingsError
 from crag_core.types import Passage, Score
+from deployments.backends.batching.pair_scorer import PreparedPair
 from deployments.backends.dense_encoder import DenseEncoder
-from deployments.backends.evaluator_head import EvaluatorHead, pair_features
-from deployments.backends.evaluator_manifest import EvaluatorManifest
-from deployments.backends.pair_scorer import PreparedPair
+from deployments.backends.evaluators.evaluator_head import EvaluatorHead, pair_features
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
 from deployments.backends.tokenization import Tokens
 from deployments.settings import EncoderSettings, EvaluatorSettings
 

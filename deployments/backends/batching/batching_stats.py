@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from crag_core.context import Lane
-from deployments.backends.batch_queue import Batch, Closed
+from deployments.backends.batching.batch_queue import Batch, Closed
 
 
 @dataclass(slots=True)

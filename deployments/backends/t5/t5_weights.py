@@ -10,7 +10,7 @@ from torch.nn import functional
 from transformers import T5ForSequenceClassification
 
 from crag_core.errors import SettingsError
-from deployments.backends.t5_attention import PositionBias
+from deployments.backends.t5.t5_attention import PositionBias
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -13,7 +13,7 @@ from safetensors.numpy import save
 
 from crag_core.errors import SettingsError
 from crag_core.types import Passage
-from deployments.backends.word_overlap import OVERLAP_FEATURES, word_overlap
+from deployments.backends.evaluators.word_overlap import OVERLAP_FEATURES, word_overlap
 
 FEATURES = ("cosine", *OVERLAP_FEATURES)
 """What the head reads, in order."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from crag_core.types import Passage, Score
-from deployments.backends.scored_passage import ScoredPassage
+from deployments.backends.batching.scored_passage import ScoredPassage
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,16 @@ from typing import Protocol
 
 import torch
 
-from deployments.backends.cross_encoder import CrossEncoder
-from deployments.backends.embedding_evaluator import EmbeddingEvaluator
-from deployments.backends.evaluator_manifest import EvaluatorKind, EvaluatorManifest, load_manifest
+from deployments.backends.batching.pair_scorer import PairScorer
+from deployments.backends.evaluators.cross_encoder import CrossEncoder
+from deployments.backends.evaluators.embedding_evaluator import EmbeddingEvaluator
+from deployments.backends.evaluators.evaluator_manifest import (
+    EvaluatorKind,
+    EvaluatorManifest,
+    load_manifest,
+)
 from deployments.backends.model_folder import model_folder
-from deployments.backends.pair_scorer import PairScorer
-from deployments.backends.t5_scorer import T5Scorer
+from deployments.backends.t5.t5_scorer import T5Scorer
 from deployments.settings import EvaluatorSettings
 
 

@@ -18,7 +18,7 @@ from lancedb.table import Table
 from pydantic import ValidationError
 
 from crag_core.errors import SettingsError
-from deployments.backends.index_rows import (
+from deployments.backends.indexes.index_rows import (
     PASSAGES,
     Columns,
     Rejection,
@@ -26,7 +26,7 @@ from deployments.backends.index_rows import (
     read_lines,
     read_rows,
 )
-from deployments.backends.lance_index import (
+from deployments.backends.indexes.lance_index import (
     LANCE_FAILURES,
     MANIFEST,
     MAX_PARTITIONS,

@@ -1,0 +1,1 @@
+"""The retrieval evaluators: their manifests, and a scorer for each kind."""

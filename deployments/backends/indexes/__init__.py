@@ -1,0 +1,1 @@
+"""Indexes in LanceDB: built and searched."""

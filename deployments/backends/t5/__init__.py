@@ -1,0 +1,1 @@
+"""T5 evaluators, computed without padding."""

@@ -1,0 +1,1 @@
+"""Knowledge searching in a MediaWiki such as Wikipedia."""
