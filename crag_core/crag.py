@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crag_core.actions import evidence_quality, trigger_action
@@ -12,8 +12,14 @@ from crag_core.degrade import SEARCH_OUTAGES, without_search
 from crag_core.generation import AnswerWriter, Evidence
 from crag_core.protocols import Ask, Evaluation, Evaluator, Retriever, Searcher
 from crag_core.queries import search_query
-from crag_core.refinement import KnowledgeRefiner, documents_to_refine, min_strip_score
-from crag_core.settings import ActionThresholds, CragSettings
+from crag_core.refinement import (
+    KnowledgeRefiner,
+    KnownScores,
+    documents_to_refine,
+    min_strip_score,
+)
+from crag_core.settings import ActionThresholds, CragSettings, DecomposeMode
+from crag_core.speculation import Ahead, QueueDelay, Speculation
 from crag_core.trace import Recorder
 from crag_core.types import (
     Action,
@@ -23,6 +29,7 @@ from crag_core.types import (
     Passage,
     PipelineName,
     ScoredStrip,
+    Speculative,
     Stage,
 )
 
@@ -42,6 +49,7 @@ class Crag:
     searchers: Sequence[Searcher]
     writer: AnswerWriter
     settings: CragSettings
+    queue_delay: QueueDelay = field(default_factory=QueueDelay)
 
     async def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer.
@@ -51,17 +59,18 @@ class Crag:
         settings = self.settings.with_options(ask.options, ask.sampling)
         recorder = Recorder()
         documents = await retrieve(ctx, ask, self.retriever, settings.retrieve_limit, recorder)
-        with recorder.stage(Stage.EVALUATE):
-            evaluation = await self.evaluator.evaluate(
-                ctx, ask.question.text, [Passage(doc.text, doc.title) for doc in documents]
-            )
-        thresholds = settings.thresholds or evaluation.thresholds
-        minimum = min_strip_score(evaluation, settings.refinement)
-        recorder.evaluated(documents, evaluation, thresholds, minimum)
-        action = trigger_action(evaluation.scores, thresholds)
-        evidence = await _Gathering(self, ctx, ask, settings, recorder).gather(
-            action, documents, evaluation, thresholds
-        )
+        gathering = _Gathering(self, ctx, ask, settings, recorder)
+        async with gathering.begin_ahead(documents) as ahead:
+            with recorder.stage(Stage.EVALUATE):
+                evaluation = await self.evaluator.evaluate(
+                    ctx, ask.question.text, [Passage(doc.text, doc.title) for doc in documents]
+                )
+            self.queue_delay.observe(evaluation.queue_s)
+            thresholds = settings.thresholds or evaluation.thresholds
+            minimum = min_strip_score(evaluation.strip_min_score, settings.refinement)
+            recorder.evaluated(documents, evaluation, thresholds, minimum)
+            action = trigger_action(evaluation.scores, thresholds)
+            evidence = await gathering.gather(action, documents, evaluation, thresholds, ahead)
         async with aclosing(
             self.writer.write(ctx, ask.question, evidence, settings, recorder)
         ) as pieces:
@@ -89,12 +98,35 @@ class _Gathering:
     settings: CragSettings
     recorder: Recorder
 
+    def begin_ahead(self, documents: Sequence[Document]) -> Speculation:
+        """Begin what some action will need, if the settings want it and the evaluator has the time."""
+        wanted = self.settings.speculation
+        if self.crag.queue_delay.recent_s() > wanted.max_queue_delay_s:
+            return Speculation()
+        full = [document for document in documents if document.text.strip()]
+        is_cut = self.settings.refinement.mode is not DecomposeMode.SELECTION
+
+        async def score_strips(recorder: Recorder) -> KnownScores:
+            known = await self._refiner.score_ahead(self.ctx, self.ask.question.text, full)
+            recorder.strips_scored += len(known.strips)
+            return known
+
+        return Speculation(
+            Ahead(Speculative.STRIPS, self.recorder, score_strips)
+            if wanted.strips and is_cut and full
+            else None,
+            Ahead(Speculative.SEARCH, self.recorder, self._search)
+            if wanted.search and self.settings.search
+            else None,
+        )
+
     async def gather(
         self,
         action: Action,
         documents: Sequence[Document],
         evaluation: Evaluation,
         thresholds: ActionThresholds,
+        ahead: Speculation,
     ) -> Evidence:
         chosen = documents_to_refine(
             action, documents, evaluation.scores, thresholds, self.settings.refinement
@@ -104,17 +136,21 @@ class _Gathering:
             for document, score in zip(documents, evaluation.scores, strict=True)
             if score is not None
         }
+        known = KnownScores(scores, strip_min_score=evaluation.strip_min_score)
         internal: tuple[ScoredStrip, ...] = ()
         external: tuple[ScoredStrip, ...] = ()
         pages: Sequence[Document] = ()
         match action:
             case Action.CORRECT:
-                internal = await self._refine(Stage.REFINE_INTERNAL, chosen, scores)
+                strips = ahead.strips.result_if_ready() if ahead.strips else None
+                await ahead.keep()
+                internal = await self._refine(Stage.REFINE_INTERNAL, chosen, known.with_strips(strips))
             case Action.INCORRECT:
-                external, pages = await self._external()
+                await ahead.keep(Speculative.SEARCH)
+                external, pages = await self._external(ahead.pages)
             case Action.AMBIGUOUS:
                 internal, (external, pages) = await _both(
-                    self._refine(Stage.REFINE_INTERNAL, chosen, scores), self._external()
+                    self._internal(chosen, known, ahead.strips), self._external(ahead.pages)
                 )
         used = {scored.strip.document_id for scored in internal}
         return Evidence(
@@ -130,41 +166,47 @@ class _Gathering:
             without=self.settings.no_evidence,
         )
 
-    async def _external(self) -> tuple[tuple[ScoredStrip, ...], Sequence[Document]]:
-        pages = await self._search()
-        return await self._refine(Stage.REFINE_EXTERNAL, pages, {}), pages
+    async def _internal(
+        self, documents: Sequence[Document], known: KnownScores, ahead: Ahead[KnownScores] | None
+    ) -> tuple[ScoredStrip, ...]:
+        strips = await ahead.result() if ahead else None
+        return await self._refine(Stage.REFINE_INTERNAL, documents, known.with_strips(strips))
 
-    async def _search(self) -> Sequence[Document]:
+    async def _external(
+        self, ahead: Ahead[Sequence[Document]] | None
+    ) -> tuple[tuple[ScoredStrip, ...], Sequence[Document]]:
+        pages = await (ahead.result() if ahead else self._search(self.recorder))
+        return await self._refine(Stage.REFINE_EXTERNAL, pages, KnownScores()), pages
+
+    async def _search(self, recorder: Recorder) -> Sequence[Document]:
         if not self.settings.search:
             return ()
         query = search_query(self.ask.question.text)
-        self.recorder.search_query = query
+        recorder.search_query = query
         for searcher in self.crag.searchers:
-            self.recorder.search_calls += 1
+            recorder.search_calls += 1
             try:
-                with self.recorder.stage(Stage.SEARCH):
+                with recorder.stage(Stage.SEARCH):
                     pages = await searcher.search(self.ctx, query, limit=self.settings.search_limit)
             except SEARCH_OUTAGES as outage:
-                self.recorder.degraded.append(without_search(outage))
+                recorder.degraded.append(without_search(outage))
             else:
-                self.recorder.searched(pages)
+                recorder.searched(pages)
                 return pages
         return ()
 
+    @property
+    def _refiner(self) -> KnowledgeRefiner:
+        return KnowledgeRefiner(self.crag.evaluator, self.settings.refinement)
+
     async def _refine(
-        self, stage: Stage, documents: Sequence[Document], scores: dict[str, float]
+        self, stage: Stage, documents: Sequence[Document], known: KnownScores
     ) -> tuple[ScoredStrip, ...]:
         if not documents:
             return ()
         with self.recorder.stage(stage):
-            return await KnowledgeRefiner(self.crag.evaluator).refine(
-                self.ctx,
-                stage,
-                self.ask.question.text,
-                documents,
-                scores,
-                self.settings.refinement,
-                self.recorder,
+            return await self._refiner.refine(
+                self.ctx, stage, self.ask.question.text, documents, known, self.recorder
             )
 
 

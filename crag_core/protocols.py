@@ -24,7 +24,8 @@ class Evaluation:
 
     A score of `None` marks an empty passage: it was not sent to the model and decides nothing.
     Thresholds arrive with every evaluation, so that a rolling change of the evaluator never mixes
-    the scales of two checkpoints.
+    the scales of two checkpoints. `queue_s` is how long the first of the passages waited for the model,
+    in seconds; 0 when no passage had to.
     """
 
     scores: tuple[Score | None, ...]
@@ -32,6 +33,7 @@ class Evaluation:
     thresholds: ActionThresholds
     strip_min_score: float
     evaluator_id: str
+    queue_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Knowledge refinement: decompose documents, score their strips, keep and recompose the best."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from crag_core.context import RequestContext
 from crag_core.degrade import strips_left_out
@@ -53,10 +53,42 @@ def documents_to_refine(
 
 
 @dataclass(frozen=True, slots=True)
+class KnownScores:
+    """What is known of a question's documents before they are refined, and is not computed again."""
+
+    documents: Mapping[str, Score] = field(default_factory=dict)
+    """By document id."""
+    strips: Mapping[Strip, Score | None] = field(default_factory=dict)
+    strip_min_score: float | None = None
+    """The evaluator's strip threshold, from the evaluation that the scores came with."""
+
+    def with_strips(self, ahead: "KnownScores | None") -> "KnownScores":
+        """These documents' scores with strips scored ahead, and the threshold that came with those."""
+        return self if ahead is None else replace(ahead, documents=self.documents)
+
+    def of(self, strip: Strip, mode: DecomposeMode) -> tuple[bool, Score | None]:
+        """Whether a strip's score is known, and which; in mode `selection` it is its document's."""
+        if mode is DecomposeMode.SELECTION and strip.document_id in self.documents:
+            return True, self.documents[strip.document_id]
+        return strip in self.strips, self.strips.get(strip)
+
+
+@dataclass(frozen=True, slots=True)
 class KnowledgeRefiner:
-    """Refines documents into the strips worth answering from, with one evaluator call."""
+    """Refines documents into the strips worth answering from, with one evaluator call at most."""
 
     evaluator: Evaluator
+    settings: RefinementSettings
+
+    async def score_ahead(
+        self, ctx: RequestContext, question: str, documents: Sequence[Document]
+    ) -> KnownScores:
+        """The scores of all strips of the documents, for a refinement that may follow."""
+        strips = await asyncio.to_thread(_decompose_all, documents, self.settings)
+        strips = strips[: self.settings.max_strips_scored]
+        evaluation = await self._evaluate(ctx, question, documents, strips)
+        scores = dict(zip(strips, evaluation.scores, strict=True))
+        return KnownScores(strips=scores, strip_min_score=evaluation.strip_min_score)
 
     async def refine(
         self,
@@ -64,49 +96,68 @@ class KnowledgeRefiner:
         stage: Stage,
         question: str,
         documents: Sequence[Document],
-        document_scores: dict[str, Score],
-        settings: RefinementSettings,
+        known: KnownScores,
         recorder: Recorder,
     ) -> tuple[ScoredStrip, ...]:
-        """The kept strips in the order of the settings.
-
-        `document_scores` holds the scores already known, by document id; in mode `selection`, where
-        the strip is the whole document, they are not computed again. Raises EvaluationFailed.
-        """
+        """The kept strips in the order of the settings; raises EvaluationFailed."""
         if not documents:
             return ()
-        by_id = {document.id: document for document in documents}
+        settings = self.settings
         strips = await asyncio.to_thread(_decompose_all, documents, settings)
         if len(strips) > settings.max_strips_scored:
             recorder.degraded.append(strips_left_out(stage))
             strips = strips[: settings.max_strips_scored]
-        known = document_scores if settings.mode is DecomposeMode.SELECTION else {}
-        unknown = [strip for strip in strips if strip.document_id not in known]
-        evaluation = await self.evaluator.evaluate(
-            ctx,
-            question,
-            [Passage(strip.text, by_id[strip.document_id].title) for strip in unknown],
-        )
-        recorder.strips_scored += len(unknown)
-        fresh = iter(evaluation.scores)
-        scored = [
-            ScoredStrip(strip, known[strip.document_id] if strip.document_id in known else next(fresh))
-            for strip in strips
-        ]
-        kept = select(scored, settings, min_strip_score(evaluation, settings))
+        scores, minimum = await self._scores(ctx, question, documents, strips, known, recorder)
+        scored = [ScoredStrip(strip, scores[strip]) for strip in strips]
+        kept = select(scored, settings, minimum)
         if not kept and settings.fallback is StripFallback.BEST_DOCUMENT:
             recorder.fallback = settings.fallback.value
             kept = (
-                await asyncio.to_thread(_best_document, documents, scored, document_scores, settings),
+                await asyncio.to_thread(_best_document, documents, scored, known.documents, settings),
             )
         return recompose(kept, documents, settings.order)
 
+    async def _scores(
+        self,
+        ctx: RequestContext,
+        question: str,
+        documents: Sequence[Document],
+        strips: Sequence[Strip],
+        known: KnownScores,
+        recorder: Recorder,
+    ) -> tuple[Mapping[Strip, Score | None], float]:
+        """Each strip's score, and the threshold to hold it against."""
+        scores: dict[Strip, Score | None] = {}
+        unknown: list[Strip] = []
+        for strip in strips:
+            is_known, score = known.of(strip, self.settings.mode)
+            if is_known:
+                scores[strip] = score
+            else:
+                unknown.append(strip)
+        own_minimum = known.strip_min_score
+        if unknown or own_minimum is None:
+            evaluation = await self._evaluate(ctx, question, documents, unknown)
+            scores.update(zip(unknown, evaluation.scores, strict=True))
+            own_minimum = evaluation.strip_min_score
+        recorder.strips_scored += len(unknown)
+        return scores, min_strip_score(own_minimum, self.settings)
 
-def min_strip_score(evaluation: Evaluation, settings: RefinementSettings) -> float:
+    async def _evaluate(
+        self,
+        ctx: RequestContext,
+        question: str,
+        documents: Sequence[Document],
+        strips: Sequence[Strip],
+    ) -> Evaluation:
+        titles = {document.id: document.title for document in documents}
+        passages = [Passage(strip.text, titles[strip.document_id]) for strip in strips]
+        return await self.evaluator.evaluate(ctx, question, passages)
+
+
+def min_strip_score(evaluators_own: float, settings: RefinementSettings) -> float:
     """The strip threshold in force: the setting, else the evaluator's own."""
-    if settings.strip_min_score is not None:
-        return settings.strip_min_score
-    return evaluation.strip_min_score
+    return evaluators_own if settings.strip_min_score is None else settings.strip_min_score
 
 
 def _decompose_all(documents: Sequence[Document], settings: RefinementSettings) -> list[Strip]:
@@ -122,7 +173,7 @@ def _decompose_all(documents: Sequence[Document], settings: RefinementSettings) 
 def _best_document(
     documents: Sequence[Document],
     strips: Sequence[ScoredStrip],
-    document_scores: dict[str, Score],
+    document_scores: Mapping[str, Score],
     settings: RefinementSettings,
 ) -> ScoredStrip:
     """The best document as one strip; one not scored itself counts as its best strip does."""

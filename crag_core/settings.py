@@ -145,6 +145,26 @@ class GenerationSettings(Settings):
     joiner: str = Field("; ", description="Stands between strips when they are joined.")
 
 
+class SpeculationSettings(Settings):
+    """What is begun before the action is known, when the evaluator has time to spare."""
+
+    strips: bool = Field(
+        False,
+        description="Whether strips are scored along with their documents; saves a round trip where the "
+        "evaluator's device is faster than the question's way to it, as a GPU is.",
+    )
+    search: bool = Field(
+        False,
+        description="Whether the web is searched at once; hides the search behind the evaluation, at "
+        "the price of searches for questions that turn out CORRECT.",
+    )
+    max_queue_delay_s: float = Field(
+        0.01,
+        ge=0,
+        description="Nothing is begun ahead while questions lately waited longer for the evaluator.",
+    )
+
+
 class CragSettings(Settings):
     """The corrective pipeline and its two baselines."""
 
@@ -168,6 +188,9 @@ class CragSettings(Settings):
     )
     generation: GenerationSettings = Field(
         default_factory=GenerationSettings, description="Prompt and completion."
+    )
+    speculation: SpeculationSettings = Field(
+        default_factory=SpeculationSettings, description="What is begun before the action is known."
     )
 
     def with_options(self, options: "AnswerOptions", sampling: "SamplingOptions") -> Self:

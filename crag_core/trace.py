@@ -13,6 +13,8 @@ from crag_core.types import (
     Document,
     Knowledge,
     ScoredDocument,
+    Speculated,
+    Speculative,
     Stage,
     StageRecord,
     Trace,
@@ -28,6 +30,7 @@ class Recorder:
     search_query: str | None = None
     strips_scored: int = 0
     fallback: str | None = None
+    speculated: dict[Speculative, Speculated] = field(default_factory=dict)
     _started: float = field(default_factory=time.perf_counter)
     _stages: list[StageRecord] = field(default_factory=list)
     _documents: tuple[ScoredDocument, ...] = ()
@@ -35,6 +38,20 @@ class Recorder:
     _thresholds: ActionThresholds | None = None
     _strip_min_score: float | None = None
     _evaluator_id: str | None = None
+    _evaluator_queue_s: float = 0.0
+
+    def aside(self) -> "Recorder":
+        """An empty record on the same clock, for work that may turn out not to be needed."""
+        return Recorder(_started=self._started)
+
+    def absorb(self, aside: "Recorder") -> None:
+        """Take over what was recorded aside."""
+        self.degraded += aside.degraded
+        self.search_calls += aside.search_calls
+        self.search_query = aside.search_query or self.search_query
+        self.strips_scored += aside.strips_scored
+        self._stages += aside._stages
+        self._searched = aside._searched or self._searched
 
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[None]:
@@ -66,6 +83,7 @@ class Recorder:
         self._thresholds = thresholds
         self._strip_min_score = strip_min_score
         self._evaluator_id = evaluation.evaluator_id
+        self._evaluator_queue_s = evaluation.queue_s
 
     def searched(self, documents: Sequence[Document]) -> None:
         """Record the pages that the search found."""
@@ -87,4 +105,6 @@ class Recorder:
             strips_kept=len(knowledge.strips),
             search_query=self.search_query,
             fallback=self.fallback,
+            evaluator_queue_s=self._evaluator_queue_s,
+            speculated=dict(self.speculated),
         )

@@ -65,6 +65,20 @@ class Reason(StrEnum):
     NOT_ENOUGH_EVIDENCE = "not_enough_evidence"
 
 
+class Speculative(StrEnum):
+    """What may be begun before the action is known."""
+
+    STRIPS = "strips"
+    SEARCH = "search"
+
+
+class Speculated(StrEnum):
+    """What became of work begun ahead."""
+
+    USED = "used"
+    WASTED = "wasted"
+
+
 class DocumentSource(StrEnum):
     """Where a document came from."""
 
@@ -251,7 +265,11 @@ class ScoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """How an answer came about: what was scored against which thresholds, and how long it took."""
+    """How an answer came about: what was scored against which thresholds, and how long it took.
+
+    `evaluator_queue_s` is how long its documents waited for the evaluator; `speculated` says what became
+    of work that was begun before the action was known.
+    """
 
     stages: tuple[StageRecord, ...] = ()
     documents: tuple[ScoredDocument, ...] = ()
@@ -263,6 +281,8 @@ class Trace:
     strips_kept: int = 0
     search_query: str | None = None
     fallback: str | None = None
+    evaluator_queue_s: float = 0.0
+    speculated: Mapping[Speculative, Speculated] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

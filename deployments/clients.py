@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, WorkerCrashedError
@@ -62,7 +63,11 @@ class RetrieverClient:
 
 @dataclass(frozen=True)
 class EvaluatorClient:
-    """An Evaluator in another process: one handle call per question, never per passage."""
+    """An Evaluator in another process: one handle call per question, never per passage.
+
+    Calls about one question carry one session id: a router that honours it sends them to the replica
+    that has the question's scores in its cache.
+    """
 
     handle: DeploymentHandle[Any]
 
@@ -71,7 +76,9 @@ class EvaluatorClient:
     ) -> Evaluation:
         """One entry per passage, in order."""
         request = EvaluateRequest(WireContext.of(ctx), question, tuple(passages))
-        evaluation: Evaluation = await _call(ctx, Stage.EVALUATE, self.handle.evaluate, request)
+        session_id = blake2b(question.encode(errors="replace"), digest_size=8).hexdigest()
+        method = self.handle.options(method_name="evaluate", session_id=session_id)
+        evaluation: Evaluation = await _call(ctx, Stage.EVALUATE, method, request)
         return evaluation
 
 

@@ -1,8 +1,13 @@
 """The evaluator's replica."""
 
+import time
+
 from crag_core.protocols import Evaluation
 from deployments.messages import EvaluateRequest
+from deployments.observability.metrics import EvaluatorMetrics
 from deployments.settings import EvaluatorSettings
+
+_EXPORT_EVERY_S = 1.0
 
 
 class Evaluator:
@@ -14,22 +19,35 @@ class Evaluator:
         from deployments.backends.batching.token_batcher import TokenBatcher
         from deployments.backends.evaluators.scorer import load_scorer
 
-        scorer = load_scorer(settings)
-        self._manifest = scorer.manifest
-        self._batcher = TokenBatcher(scorer, settings.batching)
+        self._scorer = load_scorer(settings)
+        self._manifest = self._scorer.manifest
+        self._batcher = TokenBatcher(self._scorer, settings.batching)
+        self._metrics = EvaluatorMetrics()
+        self._exported_s = 0.0
 
     async def evaluate(self, request: EvaluateRequest) -> Evaluation:
         """One entry per passage, in the order given, with the thresholds that go with them."""
         ctx = request.context.localize()
-        scored = await self._batcher.evaluate(ctx, request.question, request.passages)
+        try:
+            scored = await self._batcher.evaluate(ctx, request.question, request.passages)
+        finally:
+            self._export_metrics()
         return Evaluation(
             scores=tuple(passage.score for passage in scored),
             truncated=tuple(passage.truncated for passage in scored),
             thresholds=self._manifest.thresholds.action(),
             strip_min_score=self._manifest.thresholds.strip,
             evaluator_id=self._manifest.evaluator_id,
+            queue_s=min((passage.queue_s for passage in scored), default=0.0),
         )
 
     def check_health(self) -> None:
         """Raises StageUnavailable when work waits and nothing moves, so that Serve replaces us."""
+        self._export_metrics()
         self._batcher.raise_if_stalled()
+
+    def _export_metrics(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._exported_s >= _EXPORT_EVERY_S:
+            self._exported_s = now_s
+            self._metrics.export(self._batcher.stats(), self._scorer.rescored_pairs)

@@ -45,7 +45,7 @@ class FakeRetriever:
 class FakeEvaluator:
     """Scores a passage by its text, or by a function of it; an empty passage has no score.
 
-    An error is raised from call number `failing_from` on.
+    An error is raised from call number `failing_from` on; the first call takes `delay_of_first_s`.
     """
 
     scores: Mapping[str, Score] | Callable[[str], Score] = field(default_factory=dict)
@@ -55,6 +55,8 @@ class FakeEvaluator:
     error: Exception | None = None
     failing_from: int = 1
     hang: bool = False
+    delay_of_first_s: float = 0.0
+    queue_s: float = 0.0
     calls: list[tuple[str, tuple[Passage, ...]]] = field(default_factory=list)
     contexts: list[RequestContext] = field(default_factory=list)
 
@@ -65,6 +67,8 @@ class FakeEvaluator:
         self.contexts.append(ctx)
         if self.hang:
             await asyncio.Event().wait()
+        if self.delay_of_first_s and len(self.calls) == 1:
+            await asyncio.sleep(self.delay_of_first_s)
         if self.error and len(self.calls) >= self.failing_from:
             raise self.error
         return Evaluation(
@@ -73,6 +77,7 @@ class FakeEvaluator:
             thresholds=self.thresholds,
             strip_min_score=self.strip_min_score,
             evaluator_id="fake",
+            queue_s=self.queue_s,
         )
 
     def _score(self, text: str) -> Score | None:
@@ -85,14 +90,22 @@ class FakeEvaluator:
 
 @dataclass
 class FakeSearcher:
-    """Returns its pages, the first `limit` of them."""
+    """Returns its pages, the first `limit` of them; hanging, it counts how often it was cancelled."""
 
     pages: Sequence[Document] = ()
     error: Exception | None = None
+    hang: bool = False
+    cancelled: int = 0
     queries: list[str] = field(default_factory=list)
 
     async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
         self.queries.append(query)
+        if self.hang:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
         if self.error:
             raise self.error
         return self.pages[:limit]

@@ -1,12 +1,20 @@
 """Every metric of the application, declared once; exported by Ray from each process."""
 
-from ray.util.metrics import Counter, Histogram
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from ray.util.metrics import Counter, Gauge, Histogram
 
 from crag_core.types import Answer
-from deployments.api.observing import Observation
+
+if TYPE_CHECKING:
+    from deployments.api.observing import Observation
+    from deployments.backends.batching.batching_stats import BatchingStats
 
 _SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0]
 _NONE = "none"
+
+Label = TypeVar("Label", bound=str)
 
 
 class AnswerMetrics:
@@ -47,8 +55,13 @@ class AnswerMetrics:
             description="Tokens of prompts and completions.",
             tag_keys=("kind",),
         )
+        self._speculated = Counter(
+            "crag_speculated",
+            description="Work begun before the action was known, by what became of it.",
+            tag_keys=("work", "outcome"),
+        )
 
-    def answered(self, observation: Observation) -> None:
+    def answered(self, observation: "Observation") -> None:
         """Record one answer request, however it ended."""
         answer = observation.answer
         pipeline = observation.pipeline or _NONE
@@ -71,9 +84,91 @@ class AnswerMetrics:
             self._stage_seconds.observe(record.seconds, tags={"stage": record.stage})
         for rung in answer.degraded:
             self._degraded.inc(tags={"stage": rung.stage, "reason": rung.reason})
+        for work, became in answer.trace.speculated.items():
+            self._speculated.inc(tags={"work": work, "outcome": became})
         for kind, tokens in (
             ("prompt", answer.usage.prompt_tokens),
             ("completion", answer.usage.completion_tokens),
         ):
             if tokens:
                 self._tokens.inc(tokens, tags={"kind": kind})
+
+
+class EvaluatorMetrics:
+    """Exports what an evaluator's replica counts."""
+
+    def __init__(self) -> None:
+        """Declares the metrics in this process."""
+        self._batches = _Rising(
+            "crag_evaluator_batches", "Batches by what closed them.", tag_keys=("closed",)
+        )
+        self._pairs = _Rising("crag_evaluator_pairs", "Pairs scored by the model.", tag_keys=("lane",))
+        self._queue_seconds = _Rising(
+            "crag_evaluator_queue_seconds",
+            "Seconds that scored pairs waited for the device, added up.",
+            tag_keys=("lane",),
+        )
+        self._spared = _Rising(
+            "crag_evaluator_spared_pairs",
+            "Pairs that cost nothing: cached, in flight already, or empty.",
+            tag_keys=("why",),
+        )
+        self._dropped = _Rising(
+            "crag_evaluator_dropped_pairs",
+            "Waiting pairs dropped before the model saw them.",
+            tag_keys=("why",),
+        )
+        self._tokens = _Rising("crag_evaluator_tokens", "Tokens of the scored pairs.")
+        self._room = _Rising("crag_evaluator_budget_tokens", "Tokens that the batches could have held.")
+        self._device_seconds = _Rising("crag_evaluator_device_seconds", "Seconds of the device's work.")
+        self._rescored = _Rising(
+            "crag_evaluator_rescored_pairs", "Pairs computed again in float32, near a threshold."
+        )
+        self._failed = _Rising("crag_evaluator_failed_pairs", "Pairs that the model could not score.")
+        self._bisected = _Rising(
+            "crag_evaluator_bisected_batches", "Failed batches that were taken apart."
+        )
+        self._refused = _Rising(
+            "crag_evaluator_refused_requests", "Requests that could not have been scored in time."
+        )
+        self._waiting = Gauge(
+            "crag_evaluator_waiting_pairs", description="Pairs that wait for the device."
+        )
+
+    def export(self, stats: "BatchingStats", rescored_pairs: int) -> None:
+        """Bring the exported counters up to the replica's."""
+        self._batches.by("closed", stats.closed)
+        self._pairs.by("lane", stats.pairs)
+        self._queue_seconds.by("lane", stats.queue_seconds)
+        self._spared.by(
+            "why",
+            {"cached": stats.cache_hits, "in_flight": stats.coalesced, "empty": stats.empty},
+        )
+        self._dropped.by("why", {"abandoned": stats.dropped_abandoned, "expired": stats.dropped_expired})
+        self._tokens.to(stats.batch_tokens)
+        self._room.to(stats.budget_tokens)
+        self._device_seconds.to(stats.device_seconds)
+        self._rescored.to(rescored_pairs)
+        self._failed.to(stats.failed)
+        self._bisected.to(stats.bisected)
+        self._refused.to(stats.refused)
+        self._waiting.set(stats.waiting)
+
+
+class _Rising:
+    """A counter that is told totals rather than steps."""
+
+    def __init__(self, name: str, description: str, tag_keys: tuple[str, ...] = ()) -> None:
+        self._counter = Counter(name, description=description, tag_keys=tag_keys)
+        self._exported: dict[tuple[str, ...], float] = {}
+
+    def to(self, total: float, **tags: str) -> None:
+        key = tuple(tags.values())
+        step = total - self._exported.get(key, 0.0)
+        if step > 0:
+            self._counter.inc(step, tags=tags)
+            self._exported[key] = total
+
+    def by(self, label: str, totals: Mapping[Label, float]) -> None:
+        for value, total in totals.items():
+            self.to(total, **{label: value})

@@ -356,3 +356,100 @@ async def test_closing_the_stream_early_closes_the_generator() -> None:
     assert await anext(stream) == "A politician"
     await stream.aclose()
     assert world.generator.closed == 1
+
+
+SPECULATING = CragSettings.model_validate({"speculation": {"strips": True, "search": True}})
+
+
+async def test_nothing_is_begun_ahead_unless_the_settings_say_so() -> None:
+    world = World({POLITICIAN.text: UNSURE})
+    answer = await world.answer()
+    assert answer.action is Action.AMBIGUOUS
+    assert answer.trace.speculated == {}
+
+
+async def test_ambiguous_uses_both_what_was_scored_and_what_was_found_ahead() -> None:
+    lazy = await World({POLITICIAN.text: UNSURE}).answer()
+    world = World({POLITICIAN.text: UNSURE}, settings=SPECULATING)
+    answer = await world.answer()
+    assert answer.trace.speculated == {"strips": "used", "search": "used"}
+    assert answer.citations == lazy.citations
+    assert answer.usage.search_calls == 1
+    assert answer.trace.search_query == lazy.trace.search_query
+    assert answer.trace.strips_scored == lazy.trace.strips_scored
+    # documents, all internal strips at once, external strips
+    assert len(world.evaluator.calls) == 3
+
+
+async def test_correct_drops_the_search_that_was_begun_and_is_none_the_worse_for_it() -> None:
+    world = World({POLITICIAN.text: GOOD}, settings=SPECULATING)
+    world.searcher.error = SearchFailed("wikipedia is down")
+    answer = await world.answer()
+    assert (answer.action, cited(answer)) == (Action.CORRECT, ["p1"])
+    assert answer.trace.speculated["search"] == "wasted"
+    assert answer.degraded == ()
+    assert answer.trace.searched == ()
+
+
+async def test_correct_cancels_a_search_that_still_runs() -> None:
+    world = World({POLITICIAN.text: GOOD}, settings=SPECULATING)
+    world.searcher.hang = True
+    answer = await world.answer()
+    assert (world.searcher.cancelled, answer.usage.search_calls) == (1, 1)
+
+
+async def test_incorrect_uses_the_search_and_drops_the_strips() -> None:
+    world = World({PAGE.text: UNSURE}, settings=SPECULATING)
+    answer = await world.answer()
+    assert (answer.action, cited(answer)) == (Action.INCORRECT, ["w1"])
+    assert answer.trace.speculated == {"strips": "wasted", "search": "used"}
+
+
+async def test_a_failed_search_begun_ahead_degrades_the_answer_that_needs_it() -> None:
+    world = World({POLITICIAN.text: UNSURE}, settings=SPECULATING)
+    world.searcher.error = world.snapshot.error = SearchFailed("down")
+    answer = await world.answer()
+    assert [rung.stage for rung in answer.degraded] == [Stage.SEARCH, Stage.SEARCH]
+
+
+async def test_strips_scored_ahead_are_not_scored_again_on_correct() -> None:
+    world = World({POLITICIAN.text: GOOD}, settings=SPECULATING)
+    world.evaluator.delay_of_first_s = 0.05
+    answer = await world.answer()
+    assert answer.trace.speculated["strips"] == "used"
+    assert len(world.evaluator.calls) == 2
+    assert cited(answer) == ["p1"]
+
+
+async def test_an_evaluation_that_fails_leaves_nothing_running_behind() -> None:
+    world = World(settings=SPECULATING)
+    world.evaluator.error, world.evaluator.delay_of_first_s = EvaluationFailed("broken"), 0.01
+    world.searcher.hang = True
+    with pytest.raises(EvaluationFailed, match="broken"):
+        await world.answer()
+    assert world.searcher.cancelled == 1
+
+
+async def test_nothing_is_begun_ahead_while_questions_wait_for_the_evaluator() -> None:
+    world = World({POLITICIAN.text: UNSURE}, settings=SPECULATING)
+    world.evaluator.queue_s = 0.5
+    first = await world.answer()
+    second = await world.answer()
+    assert first.trace.speculated == {"strips": "used", "search": "used"}
+    assert second.trace.speculated == {}
+    assert second.trace.evaluator_queue_s == 0.5
+
+
+@pytest.mark.parametrize("mode", ["selection", "excerption", "fixed_num", "sentences"])
+@pytest.mark.parametrize("score", [GOOD, UNSURE, BAD])
+async def test_speculation_changes_no_answer(mode: str, score: float) -> None:
+    answers = []
+    for speculation in ({}, {"strips": True, "search": True}):
+        settings = CragSettings.model_validate(
+            {"speculation": speculation, "refinement": {"mode": mode}}
+        )
+        world = World({POLITICIAN.text: score, PAGE.text: UNSURE}, settings=settings)
+        answers.append(await world.answer())
+    lazy, ahead = answers
+    assert (lazy.action, lazy.citations, lazy.text) == (ahead.action, ahead.citations, ahead.text)
+    assert (lazy.evidence_quality, lazy.degraded) == (ahead.evidence_quality, ahead.degraded)

@@ -39,11 +39,11 @@ class Queue:
         return self.queue.add(caller, pair, 0, now_s=0.0)
 
     def take(self) -> Batch | None:
-        batch = self.queue.take(lambda lane: within(BUDGET))
+        batch = self.queue.take(lambda lane: within(BUDGET), now_s=0.0)
         for job in batch.jobs if batch else ():
             self.queue.finish(job)
             for caller in job.callers:
-                caller.settle(job.pair.key, 0.0)
+                caller.settle(job, 0.0)
         return batch
 
     def take_keys(self) -> set[object]:

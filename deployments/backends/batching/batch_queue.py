@@ -98,7 +98,7 @@ class BatchQueue:
                 late = callers[0]
                 yield late, self.leave(late)
 
-    def take(self, limit_of: Callable[[Lane], Limit]) -> Batch | None:
+    def take(self, limit_of: Callable[[Lane], Limit], now_s: float) -> Batch | None:
         """The next batch, its pairs running from now on; None when nothing waits."""
         lane = next((lane for lane in Lane if self._lanes[lane]), None)
         if lane is None:
@@ -111,7 +111,7 @@ class BatchQueue:
                 head.passed_over += 1
         batch = choose(lane, list(candidates), limit_of(lane), self._max_passed_over)
         for job in batch.jobs:
-            self._start(job)
+            self._start(job, now_s)
         return batch
 
     def finish(self, job: Job) -> None:
@@ -147,8 +147,9 @@ class BatchQueue:
             if self._lanes[other]:
                 yield next(iter(self._lanes[other][0].waiting.values()))
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: Job, now_s: float) -> None:
         job.is_running = True
+        job.queue_s = now_s - job.queued_s
         for caller in job.callers:
             del caller.waiting[job.pair.key]
             caller.load = caller.load.without_pair(job.pair.tokens)

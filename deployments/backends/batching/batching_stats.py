@@ -42,7 +42,7 @@ class BatchingStats:
         """Mean share of the token budget that was used; 0 before the first batch."""
         return self.batch_tokens / self.budget_tokens if self.budget_tokens else 0.0
 
-    def count(self, batch: Batch, budget_tokens: int, now_s: float) -> None:
+    def count(self, batch: Batch, budget_tokens: int) -> None:
         """A batch starts."""
         self.batches += 1
         self.batch_tokens += batch.load.tokens
@@ -50,4 +50,4 @@ class BatchingStats:
         self.budget_tokens += budget_tokens
         self.closed[batch.closed] += 1
         self.pairs[batch.lane] += len(batch.jobs)
-        self.queue_seconds[batch.lane] += sum(now_s - job.queued_s for job in batch.jobs)
+        self.queue_seconds[batch.lane] += sum(job.queue_s for job in batch.jobs)

@@ -17,7 +17,8 @@ from deployments.backends.batching.scored_passage import ScoredPassage
 class Job:
     """One pair to be scored once, for every caller that wants it.
 
-    `passed_over` counts the batches that went ahead of it, though it stood before some of their pairs.
+    `passed_over` counts the batches that went ahead of it, though it stood before some of their pairs;
+    `queue_s` is how long it had waited when its batch started.
     """
 
     pair: PreparedPair
@@ -25,6 +26,7 @@ class Job:
     callers: "dict[Caller, None]" = field(default_factory=dict)
     is_running: bool = False
     passed_over: int = 0
+    queue_s: float = 0.0
 
 
 class Place(NamedTuple):
@@ -73,10 +75,10 @@ class Caller:
         """The score of `pair` belongs at `position`."""
         self._places.setdefault(pair.key, []).append(Place(position, pair.truncated))
 
-    def settle(self, key: Hashable, score: Score) -> None:
+    def settle(self, job: Job, score: Score) -> None:
         """A score has come."""
-        for position, truncated in self._places.pop(key):
-            self.scored[position] = ScoredPassage(score, truncated)
+        for position, truncated in self._places.pop(job.pair.key):
+            self.scored[position] = ScoredPassage(score, truncated, job.queue_s)
         self._changed.set()
 
     def fail(self, error: CragError) -> None:

@@ -184,10 +184,10 @@ class TokenBatcher:
             return
         now_s = time.monotonic()
         self._drop_late(now_s)
-        batch = self._queue.take(self._limit_of)
+        batch = self._queue.take(self._limit_of, now_s)
         if batch is None:
             return
-        self._stats.count(batch, self._settings.max_tokens_per_batch, now_s)
+        self._stats.count(batch, self._settings.max_tokens_per_batch)
         self._forecast.batch_starts(batch.load, now_s)
         self._running = batch
         self._step = self._device.run([job.pair for job in batch.jobs])
@@ -240,7 +240,7 @@ class TokenBatcher:
             else:
                 self._cache.put(self._cache_key(job.pair), outcome)
                 for caller in job.callers:
-                    caller.settle(job.pair.key, outcome)
+                    caller.settle(job, outcome)
 
 
 def _late() -> StageTimedOut:

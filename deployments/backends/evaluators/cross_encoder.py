@@ -24,6 +24,8 @@ class CrossEncoder:
     a text pair.
     """
 
+    rescored_pairs = 0
+
     def __init__(self, folder: Path, manifest: EvaluatorManifest, settings: EvaluatorSettings) -> None:
         """Raises SettingsError when the checkpoint is not a one-output classifier of its kind."""
         self.manifest = manifest

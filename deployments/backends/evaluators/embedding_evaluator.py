@@ -31,6 +31,8 @@ class Pair:
 class EmbeddingEvaluator:
     """Scores a passage by its embedding and the question's; a `PairScorer`."""
 
+    rescored_pairs = 0
+
     def __init__(self, folder: Path, manifest: EvaluatorManifest, settings: EvaluatorSettings) -> None:
         """Raises SettingsError when the encoder is not the one that the head was trained with."""
         if settings.encoder is None:

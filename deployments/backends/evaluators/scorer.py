@@ -22,6 +22,11 @@ class Scorer(PairScorer, Protocol):
 
     manifest: EvaluatorManifest
 
+    @property
+    def rescored_pairs(self) -> int:
+        """Pairs computed a second time, in float32, because their score was near a threshold."""
+        ...
+
 
 def load_scorer(settings: EvaluatorSettings) -> Scorer:
     """The evaluator of a folder, by the kind its manifest names; sets torch's threads on the way.

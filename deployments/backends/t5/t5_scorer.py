@@ -69,6 +69,11 @@ class T5Scorer:
         """Names the weights and the dtype, which scores depend on beside the pair."""
         return f"{self.manifest.evaluator_id}-{self.manifest.dtype}"
 
+    @property
+    def rescored_pairs(self) -> int:
+        """Pairs computed a second time, in float32, because their score was near a threshold."""
+        return self.engine.rescored
+
     def prepare(self, question: str, passages: Sequence[Passage]) -> list[PreparedPair | None]:
         """One entry per passage, in order, None for an empty one; raises InvalidQuestion if too long."""
         tokenized = self.tokenize(question, passages)
