@@ -34,8 +34,6 @@ help: ## List the targets.
 	       --index-url $(TORCH_CPU_INDEX)
 	@echo "== installing the locked packages (about 2 minutes)"
 	$(PIP) install --require-hashes --no-deps -r requirements/cpu.lock
-	@# pysbd's wheel carries a package `benchmarks` of its own, which would hide ours
-	rm -rf .venv/lib/python3*/site-packages/benchmarks
 	@touch $@
 
 $(INSTALLED): .venv/locked pyproject.toml

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-import pysbd
+import sentencex
 
 from crag_core.settings import DecomposeMode, RecomposeOrder, RefinementSettings, StripFilter
 from crag_core.types import Document, ScoredStrip, Strip
@@ -31,7 +31,7 @@ _LANGUAGE_OF_SCRIPT = {
 }
 _LETTERS_SAMPLED = 200
 _SEGMENT_LIMIT = 2_000
-"""Characters segmented at a time: the segmenter's rules are not linear in the text's length."""
+"""Characters segmented at a time: for some scripts the segmenter's time grows with their square."""
 
 _FIXED_TAIL_WORDS = 10
 _EXCERPTION_SHORT_WORDS = 5
@@ -109,14 +109,13 @@ def sentence_spans(text: str) -> list[Span]:
     """
     spans: list[Span] = []
     for start, end in _lines(text):
-        position = start
-        for sentence in _segment(text[start:end]):
-            found = text.find(sentence, position, end)
-            if found < 0:  # the segmenter changed the text: keep the rest of the line whole
-                break
-            spans.append(_trimmed(text, (found, found + len(sentence))))
-            position = found + len(sentence)
-        spans.append(_trimmed(text, (position, end)))
+        line = (
+            text[start:end].encode("utf-8", "replace").decode()
+        )  # halves of surrogate pairs are no text
+        for sentence in sentencex.get_sentence_boundaries(script_language(line), line):
+            spans.append(
+                _trimmed(text, (start + sentence["start_index"], start + sentence["end_index"]))
+            )
     return [span for span in spans if span[0] < span[1]]
 
 
@@ -133,17 +132,6 @@ def script_language(text: str) -> str:
 def word_count(text: str) -> int:
     """Words of a text; in scripts without spaces every two or four characters count as one."""
     return sum(1 for _ in _units(text))
-
-
-def _segment(line: str) -> list[str]:
-    if not _INNER_STOP.search(line):
-        return [line]
-    if len(_LIST_MARKER.findall(line)) > _LIST_MARKERS_SEGMENTED:
-        # the segmenter's rules for list markers take time that grows with their square
-        return re.findall(r".+?(?:[.!?]\s+|\Z)", line)
-    # a segmenter keeps the text it works on, so threads must not share one
-    sentences: list[str] = pysbd.Segmenter(script_language(line), clean=False).segment(line)
-    return sentences
 
 
 def _lines(text: str) -> Iterator[Span]:
@@ -163,9 +151,6 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """Thai, Lao, Burmese and Khmer."""
 
 _UNIT = re.compile(rf"[{_IDEOGRAPHS}]{{1,2}}|[{_UNSPACED}]{{1,4}}|[^\s{_IDEOGRAPHS}{_UNSPACED}]{{1,30}}")
-_INNER_STOP = re.compile(r"[.!?\u3002\uff01\uff1f\u061f\u06d4\u0964\u2026\u104b\u1362\u0589;][\W_]*\w")
-_LIST_MARKER = re.compile(r"(?<!\w)\w{1,4}[.)](?!\w)")
-_LIST_MARKERS_SEGMENTED = 12
 
 
 def _units(text: str) -> Iterator[Span]:
