@@ -5,11 +5,12 @@ import typer
 from benchmarks.engine import engine
 from benchmarks.gpu import gpu
 from benchmarks.hangups import hangups
+from benchmarks.overhead.overhead import overhead
 from benchmarks.quality import quality
 from benchmarks.scheduler import scheduler
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (quality, engine, scheduler, hangups, gpu):
+for command in (quality, engine, scheduler, hangups, overhead, gpu):
     app.command()(command)
 
 

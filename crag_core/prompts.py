@@ -75,6 +75,9 @@ def fit_prompt(
     def fitting_turns(strips: int) -> int | None:
         return _most(lambda count: fits(build(strips, _last(turns, count))), len(turns))
 
+    whole = build(len(knowledge.strips), question.history)
+    if fits(whole):  # nearly always: counting a prompt's tokens is most of what fitting it costs
+        return whole
     turns = question.history
     newest = fitting_turns(min(1, len(knowledge.strips)))  # the best strip outlives earlier turns
     if newest is None:

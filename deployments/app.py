@@ -1,5 +1,6 @@
 """The application, wired: validate the settings, make each deployment once, bind it to its clients."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ray import serve
@@ -22,18 +23,32 @@ from deployments.searcher import Searcher
 from deployments.settings import AppSettings
 
 
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The classes of the leaf replicas; what measures serving alone puts instant ones in their place."""
+
+    retriever: type = Retriever
+    evaluator: type = Evaluator
+    searcher: type = Searcher
+    generator: type = Generator
+
+
 def build_app(args: dict[str, Any]) -> Application:
     """The application for the `args:` of a Serve config file.
 
     Placement (replicas, CPUs, GPUs, limits) stands in the file's `deployments:`. Raises pydantic's
     ValidationError, which names the setting that is wrong.
     """
-    settings = AppSettings.model_validate(args)
-    retriever = RetrieverClient(_bound(Retriever, settings.retriever))
-    evaluator = EvaluatorClient(_bound(Evaluator, settings.evaluator))
-    searcher = _bound(Searcher, settings.searcher)
+    return wired(AppSettings.model_validate(args), Leaves())
+
+
+def wired(settings: AppSettings, leaves: Leaves) -> Application:
+    """Every deployment once, leaves first."""
+    retriever = RetrieverClient(_bound(leaves.retriever, settings.retriever))
+    evaluator = EvaluatorClient(_bound(leaves.evaluator, settings.evaluator))
+    searcher = _bound(leaves.searcher, settings.searcher)
     searchers = [SearcherClient(searcher, source) for source in settings.searcher.sources]
-    generator = GeneratorClient(_bound(Generator, settings.generator, evaluator))
+    generator = GeneratorClient(_bound(leaves.generator, settings.generator, evaluator))
     graph = _bound(
         CragGraph, retriever, evaluator, searchers, generator, settings.crag, settings.generator
     )

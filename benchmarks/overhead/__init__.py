@@ -1,0 +1,1 @@
+"""What serving alone costs: the whole application over leaves that answer at once."""

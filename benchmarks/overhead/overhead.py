@@ -1,0 +1,245 @@
+"""Serving overhead: the CPU time of a question when every model answers at once.
+
+The whole application runs, each time in a cluster of its own, with Ray's serving modes switched by
+environment. What counts is the CPU time of all its processes, which a busy machine disturbs less than
+the clock.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import aiohttp
+import httpx
+import psutil
+import typer
+import yaml
+from rich.console import Console
+
+from benchmarks.report import table
+from crag_core.metrics import percentile
+
+DEFAULT = "Ray's defaults"
+MODES: Mapping[str, Mapping[str, str]] = {
+    DEFAULT: {},
+    "throughput mode": {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"},
+    "HAProxy": {"RAY_SERVE_ENABLE_HA_PROXY": "1"},
+    "throughput mode and HAProxy": {
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        "RAY_SERVE_ENABLE_HA_PROXY": "1",
+    },
+}
+_STARTS_WITHIN_S = 180.0
+_HAPROXY_PORTS = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT")
+_BODY = {"question": "When was the lighthouse of the northern coast built?", "trace": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One cluster, once: what its questions cost."""
+
+    mode: str
+    questions: int
+    cpu_ms_per_question: float
+    """Of all processes of the cluster, the idle ones included."""
+    idle_cpu_ms_per_s: float
+    questions_per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_ms_by_process: Mapping[str, float]
+
+
+def overhead(
+    config: Annotated[Path, typer.Option(help="Serve config file to take all but the leaves from.")] = (
+        Path("configs/embedded.yaml")
+    ),
+    questions: Annotated[int, typer.Option(help="Questions of a round.", min=50)] = 600,
+    concurrency: Annotated[int, typer.Option(help="Questions at a time.", min=1, max=256)] = 16,
+    repeats: Annotated[int, typer.Option(help="Interleaved rounds of each mode.", min=1)] = 2,
+    only: Annotated[str | None, typer.Option(help="One mode alone, by its name.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
+) -> None:
+    """Measure the CPU time that ingress, graph and five stages cost a question, by Ray's modes."""
+    err = Console(stderr=True)
+    rounds = []
+    for _ in range(repeats):
+        for mode in [only] if only else MODES:
+            err.print(f"{mode}: starting")
+            with served(config, MODES[mode]) as (url, server):
+                rounds.append(asyncio.run(_measured(mode, url, server, questions, concurrency)))
+            err.print(f"{mode}: {rounds[-1].cpu_ms_per_question:.2f} CPU-ms per question")
+    print(json.dumps([asdict(r) for r in rounds], indent=1) if as_json else markdown(rounds))
+
+
+@contextmanager
+def served(config: Path, env: Mapping[str, str]) -> Iterator[tuple[str, psutil.Process]]:
+    """The application of `config` with instant leaves, on loopback, until the block ends."""
+    content = yaml.safe_load(config.read_text("utf-8"))
+    content["applications"][0]["import_path"] = "benchmarks.overhead.instant_app:build_app"
+    content["http_options"] |= {"host": "127.0.0.1", "port": _free_port()}
+    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
+        file = Path(folder) / "instant.yaml"
+        file.write_text(yaml.safe_dump(content), "utf-8")
+        own = {
+            "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{folder}/haproxy.cfg",
+            "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{folder}/admin.sock",
+            "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": folder,
+            "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{folder}/server-state",
+            **{port: str(_free_port()) for port in _HAPROXY_PORTS},
+        }
+        with (Path(folder) / "log.txt").open("w+") as log:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "deployments.cli", "serve", str(file)],
+                env={**os.environ, **own, **env},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            url = f"http://127.0.0.1:{content['http_options']['port']}"
+            try:
+                _wait_until_ready(url, server, log.name)
+                yield url, psutil.Process(server.pid)
+            finally:
+                server.send_signal(signal.SIGINT)
+                server.wait(60)
+
+
+def markdown(rounds: list[Round]) -> str:
+    """Medians by mode, and where the CPU time goes."""
+    modes = list(dict.fromkeys(r.mode for r in rounds))
+    by_mode = {mode: [r for r in rounds if r.mode == mode] for mode in modes}
+    cost = {mode: median(r.cpu_ms_per_question for r in by_mode[mode]) for mode in modes}
+    rows = [
+        [
+            mode,
+            f"{cost[mode]:.2f}",
+            f"{cost[mode] / cost[modes[0]]:.2f}",
+            f"{median(r.idle_cpu_ms_per_s for r in by_mode[mode]):.0f}",
+            f"{median(r.questions_per_s for r in by_mode[mode]):.0f}",
+            f"{median(r.p50_ms for r in by_mode[mode]):.1f}",
+            f"{median(r.p99_ms for r in by_mode[mode]):.1f}",
+        ]
+        for mode in modes
+    ]
+    names = sorted({name for r in rounds for name in r.cpu_ms_by_process})
+    spent = [
+        [name, *(f"{median(_of(r, name) for r in by_mode[mode]):.2f}" for mode in modes)]
+        for name in names
+    ]
+    header = ["mode", "CPU-ms per question", f"x {modes[0]}", "idle CPU-ms per s", "questions/s",
+              "p50 ms", "p99 ms"]  # fmt: skip
+    return "\n\n".join(
+        [
+            "## Serving overhead, every stage instant",
+            table(header, rows),
+            "CPU-ms per question by process:",
+            table(["process", *modes], spent),
+        ]
+    )
+
+
+def _of(measured: Round, name: str) -> float:
+    return measured.cpu_ms_by_process.get(name, 0.0)
+
+
+async def _measured(
+    mode: str, url: str, server: psutil.Process, questions: int, concurrency: int
+) -> Round:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
+        await _ask(session, url, questions // 4, concurrency)
+        before = _cpu_s(server)
+        await asyncio.sleep(3)
+        idle = _cpu_s(server)
+        started = time.perf_counter()
+        latencies_ms = await _ask(session, url, questions, concurrency)
+        seconds = time.perf_counter() - started
+        after = _cpu_s(server)
+    by_process: dict[str, float] = {}
+    for (_, name), cpu_s in after.items():
+        spent_s = cpu_s - idle.get((_, name), 0.0)
+        by_process[name] = by_process.get(name, 0.0) + 1000 * spent_s / questions
+    return Round(
+        mode,
+        questions,
+        sum(by_process.values()),
+        1000 * (sum(idle.values()) - sum(before.values())) / 3,
+        questions / seconds,
+        percentile(latencies_ms, 0.5),
+        percentile(latencies_ms, 0.99),
+        {name: ms for name, ms in by_process.items() if ms >= 0.01},
+    )
+
+
+async def _ask(
+    session: aiohttp.ClientSession, url: str, questions: int, concurrency: int
+) -> list[float]:
+    """Ask so many questions, so many at a time; their latencies in ms. Raises when one fails."""
+    left = iter(range(questions))
+    latencies_ms: list[float] = []
+
+    async def one_after_another() -> None:
+        for _ in left:
+            started = time.perf_counter()
+            async with session.post(f"{url}/v1/answer", json=_BODY) as reply:
+                answer = await reply.json()
+            if reply.status != 200 or answer["action"] != "ambiguous" or answer["degraded"]:
+                raise RuntimeError(f"an instant answer failed with {reply.status}: {answer}")
+            latencies_ms.append(1000 * (time.perf_counter() - started))
+
+    await asyncio.gather(*(one_after_another() for _ in range(concurrency)))
+    return latencies_ms
+
+
+def _cpu_s(server: psutil.Process) -> dict[tuple[int, str], float]:
+    """CPU seconds of the server and everything it started, by process."""
+    spent: dict[tuple[int, str], float] = {}
+    for process in [server, *server.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+            spent[process.pid, _name(process)] = times.user + times.system
+        except psutil.Error:
+            continue
+    return spent
+
+
+def _name(process: psutil.Process) -> str:
+    """What a process is: a replica by its class, anything else by its program."""
+    title = " ".join(process.cmdline()[:1]) or process.name()
+    if title.startswith("ray::"):
+        words = title.removeprefix("ray::").split(":")
+        return words[-1].split("#")[0] if words else title
+    return process.name()
+
+
+def _wait_until_ready(url: str, server: "subprocess.Popen[bytes]", log: str) -> None:
+    give_up = time.monotonic() + _STARTS_WITHIN_S
+    while not _is_ready(url):
+        if server.poll() is not None or time.monotonic() > give_up:
+            raise RuntimeError(f"the server did not start:\n{Path(log).read_text('utf-8')}")
+        time.sleep(0.5)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
