@@ -2,7 +2,7 @@
 
 import typer
 
-from benchmarks.engine import engine
+from benchmarks.engine.command import engine
 from benchmarks.gpu import gpu
 from benchmarks.quality import quality
 from benchmarks.scheduler import scheduler

@@ -122,8 +122,8 @@ class PairwiseAttention:
         q, k, v = (order.by_head(x) for x in (q, k, v))
         attended = torch.empty_like(q)
         for span, place in zip(self._spans, order.places, strict=True):
-            of_pair = (x[place].view(heads, -1, width) for x in (q, k, v, attended))
-            _attend_pair(*of_pair, bias, span.length)
+            pair_q, pair_k, pair_v, out = (x[place].view(heads, -1, width) for x in (q, k, v, attended))
+            _attend_pair(pair_q, pair_k, pair_v, out, bias, span.length)
         return order.by_row(attended)
 
     def attend_last(self, q: Tensor, x: Tensor, bias: PositionBias) -> Tensor:
