@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import typer
 from tokenizers import Tokenizer
@@ -12,7 +11,7 @@ from benchmarks.datasets import read_rows
 from benchmarks.engine.pairs import END_ID, FIRST_WORD_ID, LONGEST
 from crag_core.settings import RefinementSettings
 from crag_core.strips import decompose
-from crag_core.types import Document
+from crag_core.types import Document, Passage
 
 _NAME = "popqa"
 _TEMPLATE = "{question} [SEP] {passage}"
@@ -35,22 +34,40 @@ def real_pairs(data: Path, tokenizer: Path, vocabulary: int, count: int) -> list
         raise typer.BadParameter(
             f"{path} has {words.get_vocab_size()} tokens, more than the model's {vocabulary} embeddings"
         )
-    different = dict.fromkeys(ids for text in _texts(data) if (ids := _ids(words, text)) is not None)
+    different = dict.fromkeys(
+        ids
+        for question, passages in real_questions(data)
+        for passage in passages
+        if (ids := _ids(words, _TEMPLATE.format(question=question, passage=passage.text))) is not None
+    )
     pairs = [list(ids) for ids in islice(different, count)]
     if len(pairs) < count:
         raise typer.BadParameter(f"{data} has {len(pairs)} different pairs, {count} are asked for")
     return pairs
 
 
-def _texts(data: Path) -> Iterator[str]:
-    for row in read_rows(data, _NAME):
-        for passage in row["internal"]:
-            for text in (passage["text"], *_strips(passage)):
-                yield _TEMPLATE.format(question=row["question"], passage=text)
+def real_questions(data: Path) -> Iterator[tuple[str, list[Passage]]]:
+    """PopQA's questions, each with the passages retrieved for it and the strips of those.
+
+    Raises FileNotFoundError when `data` has no PopQA, ValueError for a line that is not of its form.
+    """
+    for number, row in enumerate(read_rows(data, _NAME), start=1):
+        try:
+            question = row["question"]
+            documents = [Document("", row["text"], row["title"] or "") for row in row["internal"]]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{data}/{_NAME}:{number} is no question with passages") from error
+        yield (
+            question,
+            [
+                Passage(text, document.title)
+                for document in documents
+                for text in (document.text, *_strips(document))
+            ],
+        )
 
 
-def _strips(passage: Any) -> list[str]:
-    document = Document("", passage["text"], passage["title"] or "")
+def _strips(document: Document) -> list[str]:
     return [strip.text for strip in decompose(document, RefinementSettings())]
 
 
