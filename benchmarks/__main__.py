@@ -2,7 +2,7 @@
 
 import typer
 
-from benchmarks.engine import engine
+from benchmarks.engine.command import engine
 from benchmarks.gpu import gpu
 from benchmarks.hangups import hangups
 from benchmarks.overhead.overhead import overhead

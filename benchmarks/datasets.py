@@ -22,24 +22,25 @@ def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
 
     Raises FileNotFoundError when neither is there, ValueError with the line that is not a question.
     """
+    items: list[Item] = []
+    for number, row in enumerate(read_rows(folder, name), start=1):
+        if limit is not None and len(items) == limit:
+            break
+        try:
+            items.append(Item(str(row["id"]), row["question"], tuple(row["answers"])))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{folder}/{name}:{number} is no question with id and answers") from error
+    return items
+
+
+def read_rows(folder: Path, name: str) -> Iterator[Any]:
+    """The lines of `name.jsonl` or `name.jsonl.gz`, parsed; raises as `read_items` does."""
     path = next(
         (path for suffix in (".jsonl", ".jsonl.gz") if (path := folder / f"{name}{suffix}").exists()),
         None,
     )
     if path is None:
         raise FileNotFoundError(f"{folder} holds neither {name}.jsonl nor {name}.jsonl.gz")
-    items: list[Item] = []
-    for number, row in enumerate(_rows(path), start=1):
-        if limit is not None and len(items) == limit:
-            break
-        try:
-            items.append(Item(str(row["id"]), row["question"], tuple(row["answers"])))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}:{number} is no question with id and answers") from error
-    return items
-
-
-def _rows(path: Path) -> Iterator[Any]:
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as lines:
         # texts hold U+2028 and the like, so only a line feed ends a line

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from torch import Tensor
 
-from benchmarks.engine import Shape, random_t5, useful_flops
-from benchmarks.pairs import LONGEST, pairs_of, w2_lengths
-from benchmarks.peers_engine import Pairs, in_order, papers_loop
+from benchmarks.engine.pairs import LONGEST, pairs_of, w2_lengths
+from benchmarks.engine.peers import Pairs, in_order, papers_loop
+from benchmarks.engine.shapes import Shape, random_t5, useful_flops
 from benchmarks.report import table
 from deployments.backends.t5.packed_t5 import PackedT5
 from deployments.backends.t5.t5_cuda_graphs import GraphedT5, padded_shape

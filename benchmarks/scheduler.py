@@ -217,7 +217,7 @@ async def _ours(device: Device) -> AsyncIterator[Submit]:
 def _serve_batch(wait_s: float) -> Policy:
     @asynccontextmanager
     async def policy(device: Device) -> AsyncIterator[Submit]:
-        _pretend_to_be_a_replica()
+        pretend_to_be_a_replica()
         thread = ThreadPoolExecutor(max_workers=1)
 
         @serve.batch(max_batch_size=MAX_PAIRS_PER_BATCH, batch_wait_timeout_s=wait_s)
@@ -244,11 +244,11 @@ def _settings() -> BatchingSettings:
     return BatchingSettings(max_tokens_per_batch=MAX_PAIRS_PER_BATCH * TOKENS_PER_PAIR, cached_scores=0)
 
 
-def _pretend_to_be_a_replica() -> None:
+def pretend_to_be_a_replica() -> None:
     """`@serve.batch` reads its replica's limits, and has no public way to run outside one."""
     _set_internal_replica_context(
         replica_id=ReplicaID("benchmark", DeploymentID("scheduler")),
-        servable_object=_pretend_to_be_a_replica,
+        servable_object=pretend_to_be_a_replica,
         _deployment_config=DeploymentConfig(max_ongoing_requests=100_000),
         rank=ReplicaRank(rank=0, node_rank=0, local_rank=0),
         world_size=1,

@@ -27,8 +27,10 @@ app = typer.Typer(
 )
 index = typer.Typer(no_args_is_help=True, help="Passage indexes for the retriever.")
 snapshot = typer.Typer(no_args_is_help=True, help="Local snapshots for the search.")
+evaluator = typer.Typer(no_args_is_help=True, help="Checkpoints of the retrieval evaluator.")
 app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
+app.add_typer(evaluator, name="evaluator")
 app.command()(quality)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -142,6 +144,31 @@ def snapshot_build(
     with _sentences_for_errors():
         from deployments.backends.indexes.index_rows import SNAPSHOT
     _build(files, out_folder, None, SNAPSHOT, as_json)
+
+
+@evaluator.command("epsilon")
+def evaluator_epsilon(
+    folder: Annotated[Path, typer.Argument(help="Folder of a T5 evaluator in bfloat16.")],
+    data: Annotated[Path, typer.Option(help="Folder with popqa.jsonl[.gz].")],
+    pairs: Annotated[int, typer.Option(help="Pairs to measure on.", min=1)] = 1000,
+    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
+    write: Annotated[bool, typer.Option(help="Write it into the folder's manifest.")] = False,
+) -> None:
+    """Measure how far bfloat16 moves a checkpoint's scores: `epsilon` of its manifest."""
+    with _sentences_for_errors(), _meanwhile(f"scoring {pairs} pairs twice"):
+        from benchmarks.engine.real_pairs import real_questions
+        from deployments.backends.evaluators.evaluator_manifest import load_manifest, write_manifest
+        from deployments.backends.t5.t5_epsilon import measured_epsilon
+        from deployments.settings import EvaluatorSettings
+
+        settings = EvaluatorSettings(model=str(folder), threads=threads)
+        try:
+            epsilon = measured_epsilon(settings, real_questions(data), pairs)
+        except (FileNotFoundError, ValueError) as error:
+            raise SettingsError(str(error)) from error
+        if write:
+            write_manifest(folder, load_manifest(folder).model_copy(update={"epsilon": epsilon}))
+    out.print_json(data={"epsilon": epsilon, "pairs": pairs})
 
 
 @app.command()

@@ -17,6 +17,7 @@ from deployments.backends.evaluators.evaluator_manifest import (
     EvaluatorThresholds,
     load_manifest,
 )
+from deployments.backends.t5.t5_epsilon import measured_epsilon
 from deployments.backends.t5.t5_scorer import T5Scorer
 from deployments.settings import BatchingSettings, EvaluatorSettings
 from tests.checkpoints import make_bert, make_t5, write_tiny_manifest
@@ -186,3 +187,21 @@ def test_shards_without_an_index_are_refused(tmp_path: Path) -> None:
     (folder / "model.safetensors.index.json").unlink()
     with pytest.raises(SettingsError, match="no weights"):
         T5Scorer(folder, manifest, EvaluatorSettings(model=str(folder)))
+
+
+def test_epsilon_of_a_checkpoint_is_twice_its_largest_rounding_error(tmp_path: Path) -> None:
+    folder = make_t5(tmp_path)
+    write_tiny_manifest(folder, EvaluatorKind.T5, dtype="bfloat16", epsilon=0.0)
+    questions = [("Who wrote Emma?", [Passage(text) for text in TEXTS]), (LONG, [Passage("x")])]
+    scorer = load(folder)
+    inputs = [tokens.ids for tokens in scorer.tokenize(*questions[0]) if tokens]
+    settings = EvaluatorSettings(model=str(folder))
+    epsilon = measured_epsilon(settings, [questions[1], questions[0]], len(inputs))
+    assert epsilon == 2 * scorer.engine.rounding_error(inputs) > 0
+    with pytest.raises(SettingsError, match=f"{len(inputs)} different pairs, 99 are asked for"):
+        measured_epsilon(settings, questions, 99)
+
+
+def test_checkpoint_in_float32_has_no_epsilon_to_measure(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="only a t5 in bfloat16 is rounded"):
+        measured_epsilon(EvaluatorSettings(model=str(folder)), [], 1)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from deployments.backends.t5.t5_attention import Attention, PairwiseAttention, PositionBias, Span, blocks
 from deployments.backends.t5.t5_gpu_attention import DocumentAttention
@@ -89,7 +90,7 @@ class PackedT5:
 
     def _encode(self, ids: Tensor, attention: Attention) -> Tensor:
         """[rows, model]: the encoder's normalised output."""
-        x = self._weights.embeddings[ids]
+        x = functional.embedding(ids, self._weights.embeddings)
         for layer in self._weights.encoder:
             self._attend_self(x, layer, self._weights.encoder_bias, attention)
             x += layer.feed_forward(self._norm(x)).to(x.dtype)
@@ -98,7 +99,7 @@ class PackedT5:
     def _decode(self, batch: PackedBatch, encoded: Tensor, attention: Attention) -> Tensor:
         """[pairs, model]: the decoder's state at the end marks."""
         weights = self._weights
-        x = weights.embeddings[batch.decoder_ids]
+        x = functional.embedding(batch.decoder_ids, weights.embeddings)
         for layer in weights.decoder:
             self._attend_self(x, layer, weights.decoder_bias, attention)
             q = layer.cross_q(self._norm(x))

@@ -10,7 +10,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers.models.t5.modeling_t5 import T5Attention
 
 KEY_BLOCK = 16
-"""A CPU's attention kernel is half as fast again when the number of keys is a multiple of this."""
+"""A CPU's products are compiled for their shape; rows in multiples of this leave few shapes."""
+
+_QUERY_ROWS = 256
+"""Most rows whose weights are formed at a time: they stay in the cache, and a causal block's end
+bounds its keys."""
 
 
 class Span(NamedTuple):
@@ -39,7 +43,8 @@ class PositionBias:
     """What T5 adds to an attention score: a number by head and by distance, nothing else.
 
     Only distances count, so one table serves every length: the bias of a pair of n tokens is the
-    table's last n rows. Its extra columns hold minus infinity, for keys that belong to another pair.
+    table's last n rows. It is larger than the longest pair: the columns after it hide keys that belong
+    to another pair, the rows after it are those of queries that do.
     """
 
     def __init__(self, by_distance: Tensor, *, is_causal: bool) -> None:
@@ -52,8 +57,10 @@ class PositionBias:
             by_distance[:, self.longest :] = -math.inf
         self.by_distance = by_distance
         positions = torch.arange(self.longest, device=by_distance.device)
-        self._table = by_distance.new_full((heads, self.longest, self.longest + KEY_BLOCK), -math.inf)
-        self._table[:, :, : self.longest] = by_distance[
+        side = self.longest + KEY_BLOCK
+        self._table = by_distance.new_zeros(heads, side, side)
+        self._table[:, : self.longest, self.longest :] = -math.inf
+        self._table[:, : self.longest, : self.longest] = by_distance[
             :, positions[None, :] - positions[:, None] + self.longest - 1
         ]
 
@@ -76,10 +83,10 @@ class PositionBias:
         """The bias of cross-attention: nothing, but for keys of another pair."""
         return cls(torch.zeros(1, 2 * longest - 1, dtype=dtype, device=device), is_causal=False)
 
-    def block(self, length: int, first: int, keys: int) -> Tensor:
-        """[1, heads, length - first, keys]: a pair's bias from its row `first` on."""
+    def block(self, length: int, rows: slice, keys: int) -> Tensor:
+        """[heads, rows, keys]: the bias of so many keys for some rows of a pair."""
         corner = self.longest - length
-        return self._table[None, :, corner + first :, corner : corner + keys]
+        return self._table[:, corner + rows.start : corner + rows.stop, corner : corner + keys]
 
 
 class Attention(Protocol):
@@ -95,52 +102,86 @@ class Attention(Protocol):
 
 
 class PairwiseAttention:
-    """One fused kernel call per pair: nothing is padded or copied.
+    """Pair by pair, the heads of one in a batched product.
 
-    The keys of a pair run on into the rows after it, up to a whole block; the bias hides those.
+    A fused kernel multiplies in tiles of 32 queries, which costs a CPU more than the memory it saves.
+    A pair runs on into the rows after it, up to a whole block: the bias hides those keys, and what
+    those queries attend to is not read.
     """
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
+        self._orders: dict[int, _HeadOrder] = {}
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, bias: PositionBias) -> Tensor:
-        """Attended values; rows that belong to no pair stay zero."""
-        attended = torch.empty_like(q, memory_format=torch.contiguous_format)
-        attended[self._spans[-1].stop :] = 0
-        for span in self._spans:
-            for first, stop in _causal_halves(span.length) if bias.is_causal else ((0, span.length),):
-                keys = slice(span.start, span.start + blocks(stop))
-                attended[span.start + first : span.start + stop] = _attend(
-                    q[span.start + first : span.start + stop],
-                    k[keys],
-                    v[keys],
-                    bias.block(stop, first, blocks(stop)),
-                )
-        return attended
+        """Attended values; rows that belong to no pair hold nothing of use."""
+        rows, heads, width = q.shape
+        order = self._orders.get(heads)
+        if order is None:
+            order = self._orders[heads] = _HeadOrder(self._spans, rows, heads)
+        q, k, v = (order.by_head(x) for x in (q, k, v))
+        attended = torch.empty_like(q)
+        for span, place in zip(self._spans, order.places, strict=True):
+            pair_q, pair_k, pair_v, out = (x[place].view(heads, -1, width) for x in (q, k, v, attended))
+            _attend_pair(pair_q, pair_k, pair_v, out, bias, span.length)
+        return order.by_row(attended)
 
     def attend_last(self, q: Tensor, x: Tensor, bias: PositionBias) -> Tensor:
         """Attended rows: the heads are queries to one shared key and value, the row itself."""
         attended = torch.zeros_like(q)
         for pair, span in enumerate(self._spans):
-            rows = x[span.window, None]
-            mask = bias.block(span.length, span.length - 1, blocks(span.length)).transpose(1, 2)
-            attended[pair] = _attend(q[pair, :, None], rows, rows, mask)[:, 0]
+            rows = x[span.window][None, None]
+            last = slice(span.length - 1, span.length)
+            mask = bias.block(span.length, last, blocks(span.length)).transpose(0, 1)
+            attended[pair] = scaled_dot_product_attention(
+                q[pair][None, None], rows, rows, attn_mask=mask[None], scale=1.0
+            )
         return attended
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """[rows, heads, width] of tensors of that order; T5 does not scale its scores."""
-    q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)[0].transpose(0, 1)
+class _HeadOrder:
+    """Rows in another order: pair by pair, and in a pair head by head, as batched products read them."""
+
+    def __init__(self, spans: Sequence[Span], rows: int, heads: int) -> None:
+        """`places` holds where each pair's heads then lie."""
+        self.places: list[slice] = []
+        self._of_row = torch.zeros(rows, heads, dtype=torch.long)
+        row_of, head_of = [], []
+        first = 0
+        for span in spans:
+            window = span.window
+            size = window.stop - window.start
+            place = torch.arange(first, first + heads * size).view(heads, size)
+            # In order, so that a pair takes back the rows that the one before it ran on into.
+            self._of_row[window] = place.t()
+            row_of.append(torch.arange(window.start, window.stop).repeat(heads))
+            head_of.append(torch.arange(heads).repeat_interleave(size))
+            self.places.append(slice(first, first + heads * size))
+            first += heads * size
+        self._row_of, self._head_of = torch.cat(row_of), torch.cat(head_of)
+
+    def by_head(self, x: Tensor) -> Tensor:
+        """[places, width] of x [rows, heads, width], the heads of a row side by side in memory."""
+        rows, heads, width = x.shape
+        step = x.stride(0) // width
+        flat = x.as_strided(((rows - 1) * step + heads, width), (width, 1))
+        return flat.index_select(0, self._row_of * step + self._head_of)
+
+    def by_row(self, x: Tensor) -> Tensor:
+        """[rows, heads, width] of x [places, width]."""
+        return x.index_select(0, self._of_row.view(-1)).view(*self._of_row.shape, -1)
 
 
-def _causal_halves(length: int) -> Sequence[tuple[int, int]]:
-    """Row ranges of a causal pair; the first of two does not look at the second's keys."""
-    if length < _CAUSAL_SPLIT:
-        return ((0, length),)
-    middle = blocks(length // 2)
-    return ((0, middle), (middle, length))
-
-
-_CAUSAL_SPLIT = 192
-"""A causal pair shorter than this is faster in one call than in two."""
+def _attend_pair(
+    q: Tensor, k: Tensor, v: Tensor, attended: Tensor, bias: PositionBias, length: int
+) -> None:
+    """Fill `attended`, [heads, rows, width] as the others; T5 does not scale its scores."""
+    stop = q.shape[1]
+    pieces = -(-stop // _QUERY_ROWS)
+    step = blocks(-(-stop // pieces))
+    for first in range(0, stop, step):
+        rows = slice(first, min(first + step, stop))
+        keys = rows.stop if bias.is_causal else stop
+        scores = torch.bmm(q[:, rows], k[:, :keys].transpose(1, 2))
+        weights = (bias.block(length, rows, keys) + scores).softmax(-1)
+        attended[:, rows] = torch.bmm(weights.to(v.dtype), v[:, :keys])

@@ -80,7 +80,8 @@ class PaddedAttention:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, bias: PositionBias) -> Tensor:
         """Attended values [pairs · longest, heads, width]; what padding holds is of no use."""
         q, k, v = (x.view(-1, self._longest, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))
-        mask = bias.block(self._longest, 0, self._longest) + self._hidden()[:, None, None]
+        own = bias.block(self._longest, slice(0, self._longest), self._longest)
+        mask = own + self._hidden()[:, None, None]
         attended = scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype), scale=1.0)
         return attended.transpose(1, 2).flatten(0, 1)
 

@@ -7,8 +7,9 @@ LONGEST = 512
 
 _DOCUMENTS = 10
 _STRIPS = 21
-_END_ID = 1
-_FIRST_WORD_ID = 3
+PAIRS_PER_QUESTION = _DOCUMENTS + _STRIPS
+END_ID = 1
+FIRST_WORD_ID = 3
 
 
 def w2_lengths(questions: int, seed: int = 0) -> list[int]:
@@ -32,6 +33,6 @@ def pairs_of(lengths: Sequence[int], vocabulary: int, seed: int = 0) -> list[lis
     """Token ids of pairs that long, any words, the end mark last."""
     chosen = random.Random(seed)
     return [
-        [*(chosen.randrange(_FIRST_WORD_ID, vocabulary) for _ in range(length - 1)), _END_ID]
+        [*(chosen.randrange(FIRST_WORD_ID, vocabulary) for _ in range(length - 1)), END_ID]
         for length in lengths
     ]

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from transformers import T5ForSequenceClassification
 
-Pairs = Sequence[Sequence[int]]
+from benchmarks.engine.pairs import LONGEST
 
-LONGEST = 512
+Pairs = Sequence[Sequence[int]]
 TEI_TOKENS = 16_384
 """Text Embeddings Inference's default `max_batch_tokens`."""
 
@@ -18,12 +18,12 @@ BEST_TOKENS = 1024
 
 def papers_loop(model: T5ForSequenceClassification, pairs: Pairs) -> list[float]:
     """One pair at a time, padded to 512 tokens, as the CRAG scripts do it."""
-    return [score for pair in pairs for score in _padded_batch(model, [pair], LONGEST)]
+    return [score for pair in pairs for score in padded_batch(model, [pair], LONGEST)]
 
 
 def one_by_one(model: T5ForSequenceClassification, pairs: Pairs) -> list[float]:
     """One pair at a time, without padding."""
-    return [score for pair in pairs for score in _padded_batch(model, [pair], len(pair))]
+    return [score for pair in pairs for score in padded_batch(model, [pair])]
 
 
 def token_budget_sorted(model: T5ForSequenceClassification, pairs: Pairs) -> list[float]:
@@ -35,7 +35,7 @@ def token_budget_sorted(model: T5ForSequenceClassification, pairs: Pairs) -> lis
 def in_order(model: T5ForSequenceClassification, pairs: Pairs, pairs_per_batch: int) -> list[float]:
     """Batches of so many pairs in the order of arrival, each padded to its longest."""
     batches = [pairs[i : i + pairs_per_batch] for i in range(0, len(pairs), pairs_per_batch)]
-    return [score for batch in batches for score in _padded_batch(model, batch, max(map(len, batch)))]
+    return [score for batch in batches for score in padded_batch(model, batch)]
 
 
 def tei_like(model: T5ForSequenceClassification, pairs: Pairs) -> list[float]:
@@ -48,10 +48,7 @@ def _in_batches(
 ) -> list[float]:
     scores = [0.0] * len(pairs)
     for batch in _cut(pairs, order, tokens):
-        longest = max(len(pairs[i]) for i in batch)
-        for i, score in zip(
-            batch, _padded_batch(model, [pairs[i] for i in batch], longest), strict=True
-        ):
+        for i, score in zip(batch, padded_batch(model, [pairs[i] for i in batch]), strict=True):
             scores[i] = score
     return scores
 
@@ -70,7 +67,11 @@ def _cut(pairs: Pairs, order: Iterable[int], tokens: int) -> Iterable[list[int]]
 
 
 @torch.inference_mode()
-def _padded_batch(model: T5ForSequenceClassification, pairs: Pairs, longest: int) -> list[float]:
+def padded_batch(
+    model: T5ForSequenceClassification, pairs: Pairs, longest: int | None = None
+) -> list[float]:
+    """Hugging Face's forward of one batch, padded to `longest`, or else to its longest pair."""
+    longest = longest or max(map(len, pairs))
     ids = torch.zeros(len(pairs), longest, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for row, pair in enumerate(pairs):

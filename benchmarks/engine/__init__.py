@@ -1,0 +1,1 @@
+"""The T5 engine against other ways to run the same model: same weights, same pairs, one run."""

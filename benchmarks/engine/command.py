@@ -1,0 +1,51 @@
+"""`python -m benchmarks engine`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from benchmarks.engine.measure import measure
+from benchmarks.engine.report import markdown
+from benchmarks.engine.shapes import Shape, random_t5
+from benchmarks.engine.workload import Workload, generated_workload, real_workload
+
+
+def engine(
+    shape: Annotated[Shape, typer.Option(help="Size of the T5.")] = Shape.SMALL,
+    seconds: Annotated[float, typer.Option(help="Time for the rounds; three are made anyway.")] = 120.0,
+    questions: Annotated[int, typer.Option(help="Questions in flight, 31 pairs each.", min=1)] = 1,
+    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
+    decisions: Annotated[int, typer.Option(help="Pairs whose actions are compared.", min=1)] = 310,
+    data: Annotated[
+        Path | None, typer.Option(help="Take real pairs from popqa.jsonl[.gz] in this folder.")
+    ] = None,
+    tokenizer: Annotated[
+        Path, typer.Option(help="Folder of the tokenizer that real pairs are read with.")
+    ] = Path(".models/all-minilm-l6-v2"),
+    litserve: Annotated[bool, typer.Option(help="Run LitServe too, where pip can install it.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
+) -> None:
+    """Pairs a second of the T5 engine and its peers, on random weights; exit 1 if a score is wrong."""
+    torch.set_num_threads(threads)
+    work = _workload(data, tokenizer, questions, decisions)
+    result = measure(random_t5(shape.config), work, threads, seconds, with_litserve=litserve)
+    if as_json:
+        print(json.dumps({"shape": shape, "is_right": result.is_right, **result.as_dict()}))
+    else:
+        text = markdown(f"T5-{shape}, {work.description}", result)
+        Console(soft_wrap=True).print(text, markup=False, highlight=False)
+    if not result.is_right:
+        raise typer.Exit(1)
+
+
+def _workload(data: Path | None, tokenizer: Path, questions: int, decisions: int) -> Workload:
+    if data is None:
+        return generated_workload(questions, decisions)
+    try:
+        return real_workload(data, tokenizer, questions, decisions)
+    except (FileNotFoundError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error

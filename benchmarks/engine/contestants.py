@@ -1,0 +1,66 @@
+"""Everyone who scores the pairs: the engine, the papers' loop, and servers at equal precision."""
+
+from functools import partial
+
+from transformers import T5ForSequenceClassification
+
+from benchmarks.engine import peers
+from benchmarks.engine.contest import Contest
+from benchmarks.engine.litserve_peer import MAX_PAIRS as LITSERVE_PAIRS
+from benchmarks.engine.litserve_peer import LitServePeer
+from benchmarks.engine.peers import Pairs
+from benchmarks.engine.serve_batch import (
+    DEFAULT_PAIRS,
+    DEFAULT_WAIT_S,
+    TUNED_PAIRS,
+    TUNED_WAIT_S,
+    ServeBatch,
+)
+from deployments.backends.t5.t5_engine import DecisionSafety, T5Engine
+
+OURS, OURS_SAFE, OURS_FP32 = "packed bf16", "packed bf16, safe decisions", "packed fp32"
+REFERENCE = "Hugging Face fp32, one by one"
+PAPERS = "the papers' loop: one by one, padded to 512, fp32"
+SORTED = f"Hugging Face bf16, sorted, {peers.BEST_TOKENS} tokens"
+TEI = f"TEI's policy bf16, {peers.TEI_TOKENS} tokens"
+SERVE_BATCH = f"@serve.batch bf16, {DEFAULT_PAIRS} pairs, {DEFAULT_WAIT_S * 1000:g} ms (default)"
+SERVE_BATCH_TUNED = f"@serve.batch bf16, {TUNED_PAIRS} pairs, {TUNED_WAIT_S * 1000:g} ms (hand-tuned)"
+LITSERVE = f"LitServe bf16, {LITSERVE_PAIRS} pairs (hand-tuned), over HTTP"
+PEERS = (SORTED, TEI, SERVE_BATCH, SERVE_BATCH_TUNED, LITSERVE)
+"""At equal precision."""
+
+_REFERENCE_PAIRS = 7
+
+
+def contest_of(
+    model: T5ForSequenceClassification,
+    half: T5ForSequenceClassification,
+    ours: T5Engine,
+    litserve: LitServePeer | None,
+    pairs: Pairs,
+) -> Contest:
+    """Everyone at the start: the slow ones score few of the pairs."""
+
+    def score(safety: DecisionSafety, pairs: Pairs) -> list[float]:
+        ours.safety = safety
+        return ours.score_ids(pairs)
+
+    few = [pairs[i] for i in reference_places(len(pairs))]
+    contest = Contest(model.config)
+    contest.enter(PAPERS, partial(peers.papers_loop, model), few[:2])
+    contest.enter(REFERENCE, partial(peers.one_by_one, model), few)
+    contest.enter(SORTED, partial(peers.token_budget_sorted, half), pairs)
+    contest.enter(TEI, partial(peers.tei_like, half), pairs)
+    contest.enter(SERVE_BATCH, ServeBatch(half, DEFAULT_PAIRS, DEFAULT_WAIT_S), pairs)
+    contest.enter(SERVE_BATCH_TUNED, ServeBatch(half, TUNED_PAIRS, TUNED_WAIT_S), pairs)
+    if litserve:
+        contest.enter(LITSERVE, litserve, pairs, litserve.cpu_time)
+    contest.enter(OURS_FP32, ours.exact_scores, pairs)
+    contest.enter(OURS, partial(score, DecisionSafety()), pairs)
+    contest.enter(OURS_SAFE, partial(score, ours.safety), pairs)
+    return contest
+
+
+def reference_places(pairs: int) -> range:
+    """Which of so many pairs the slow reference scores."""
+    return range(0, pairs, max(1, pairs // _REFERENCE_PAIRS))
