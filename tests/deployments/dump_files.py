@@ -1,5 +1,6 @@
 """MediaWiki XML dumps for tests: hand-written pages, and as many made-up ones as asked for."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +77,9 @@ def made_up_pages(count: int) -> Iterator[Page]:
         )
         yield Page(
             name,
-            f"{{{{Infobox place\n{infobox}}}}}\n'''{name}''' is a [[town]] with {number * 7 % 9001} people."
-            f"<ref name=census /> {section[:600]}\n\n== History ==\n{section}\n\n== See also ==\n* [[Town]]\n"
-            "[[Category:Places]]\n",
+            f"{{{{Infobox place\n{infobox}}}}}\n'''{name}''' is a [[town]] of {number} people."
+            f"<ref name=census /> {section[:600]}\n\n== History ==\n{section}\n\n"
+            "== See also ==\n* [[Town]]\n[[Category:Places]]\n",
             revision=number + 1,
         )
 
@@ -89,3 +90,8 @@ def write_made_up_dump(stream: IO[bytes], count: int) -> None:
     for page in made_up_pages(count):
         stream.write(page.xml().encode())
     stream.write(TAIL.encode())
+
+
+if __name__ == "__main__":  # python -m tests.deployments.dump_files FILE PAGES
+    with Path(sys.argv[1]).open("wb") as file:
+        write_made_up_dump(file, int(sys.argv[2]))

@@ -7,7 +7,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -44,19 +44,33 @@ class ExtractedPage:
     fault: str | None = None
 
 
-Task = tuple[PageText, Site, list[DumpPage]]
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Pages that one process extracts together."""
+
+    pages: list[DumpPage]
+    site: Site
+    page_text: PageText
+    page_cpu_seconds: float
+
+
 _Future = ProcessFuture[list[ExtractedPage]]
 
 
 def extract_pages(
-    pages: Iterable[tuple[Site, DumpPage]], page_text: PageText
+    pages: Iterable[tuple[Site, DumpPage]],
+    page_text: PageText,
+    page_cpu_seconds: float = PAGE_CPU_SECONDS,
 ) -> Iterator[ExtractedPage]:
-    """Every page extracted, in order, with as many processes as this one may use CPUs."""
+    """Every page extracted, in order, with as many processes as this one may use CPUs.
+
+    A page that takes more CPU time than that has a fault.
+    """
     workers = len(os.sched_getaffinity(0))
     pool = ProcessPool(max_workers=workers, context=get_context("spawn"))
     waiting: deque[tuple[Task, _Future]] = deque()
     try:
-        for task in _tasks(pages, page_text):
+        for task in _tasks(pages, page_text, page_cpu_seconds):
             waiting.append((task, pool.schedule(extract_task, [task])))
             if len(waiting) > workers * _TASKS_PER_WORKER:
                 yield from _result(pool, *waiting.popleft())
@@ -69,11 +83,11 @@ def extract_pages(
 
 def extract_task(task: Task) -> list[ExtractedPage]:
     """Extract the pages of a task; the process ends when one of them takes too much CPU time."""
-    page_text, site, pages = task
     extracted = []
-    for page in pages:
-        signal.setitimer(signal.ITIMER_VIRTUAL, PAGE_CPU_SECONDS)
-        extracted.append(extract_page(page, site, page_text))
+    for page in task.pages:
+        # nobody handles this timer's signal, so it ends the process, also inside the parser's C code
+        signal.setitimer(signal.ITIMER_VIRTUAL, task.page_cpu_seconds)
+        extracted.append(extract_page(page, task.site, task.page_text))
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return [_without_wikitext(page) for page in extracted]
 
@@ -115,29 +129,31 @@ def _without_wikitext(extracted: ExtractedPage) -> ExtractedPage:
     return extracted
 
 
-def _tasks(pages: Iterable[tuple[Site, DumpPage]], page_text: PageText) -> Iterator[Task]:
-    """Pages in tasks of bounded size; those of one task are of one site."""
+def _tasks(
+    pages: Iterable[tuple[Site, DumpPage]], page_text: PageText, page_cpu_seconds: float
+) -> Iterator[Task]:
+    """Pages in tasks of bounded size; those of one dump are of one site."""
     task: list[DumpPage] = []
     characters, site = 0, Site()
     for site, page in pages:
         task.append(page)
         characters += len(page.text)
         if len(task) == _TASK_PAGES or characters > _TASK_CHARACTERS:
-            yield page_text, site, task
+            yield Task(task, site, page_text, page_cpu_seconds)
             task, characters = [], 0
     if task:
-        yield page_text, site, task
+        yield Task(task, site, page_text, page_cpu_seconds)
 
 
 def _result(pool: ProcessPool, task: Task, future: _Future) -> Iterator[ExtractedPage]:
     try:
         yield from future.result()
     except ProcessExpired:
-        page_text, site, pages = task
-        if len(pages) == 1:
-            limit = f"{PAGE_CPU_SECONDS} s of CPU time"
-            yield ExtractedPage(pages[0], fault=f"its wikitext could not be parsed within {limit}")
-            return
-        for page in pages:
-            alone = (page_text, site, [page])
-            yield from _result(pool, alone, pool.schedule(extract_task, [alone]))
+        if len(task.pages) > 1:
+            for page in task.pages:
+                alone = replace(task, pages=[page])
+                yield from _result(pool, alone, pool.schedule(extract_task, [alone]))
+        else:
+            limit = f"{task.page_cpu_seconds:g} s of CPU time"
+            fault = f"its wikitext could not be parsed within {limit}"
+            yield ExtractedPage(task.pages[0], fault=fault)
