@@ -59,7 +59,7 @@ def write_dump(path: Path, *pages: Page) -> Path:
     return path
 
 
-def made_up_pages(count: int) -> Iterator[Page]:
+def made_up_pages(count: int, sections: int = 1) -> Iterator[Page]:
     """Pages as an encyclopedia has them: an infobox, a lead with references, sections, redirects."""
     for number in range(count):
         name = f"Place {number}"
@@ -75,23 +75,24 @@ def made_up_pages(count: int) -> Iterator[Page]:
         infobox = "".join(
             f"| field{row} = [[Place {row}]] and {{{{convert|{row}|km}}}}\n" for row in range(12)
         )
+        history = f"== History ==\n{section}\n\n" * sections
         yield Page(
             name,
             f"{{{{Infobox place\n{infobox}}}}}\n'''{name}''' is a [[town]] of {number} people."
-            f"<ref name=census /> {section[:600]}\n\n== History ==\n{section}\n\n"
+            f"<ref name=census /> {section[:600]}\n\n{history}"
             "== See also ==\n* [[Town]]\n[[Category:Places]]\n",
             revision=number + 1,
         )
 
 
-def write_made_up_dump(stream: IO[bytes], count: int) -> None:
+def write_made_up_dump(stream: IO[bytes], count: int, sections: int) -> None:
     """Write a dump of made-up pages without holding it in memory."""
     stream.write(HEAD.encode())
-    for page in made_up_pages(count):
+    for page in made_up_pages(count, sections):
         stream.write(page.xml().encode())
     stream.write(TAIL.encode())
 
 
-if __name__ == "__main__":  # python -m tests.deployments.dump_files FILE PAGES
+if __name__ == "__main__":  # python -m tests.deployments.dump_files FILE PAGES SECTIONS
     with Path(sys.argv[1]).open("wb") as file:
-        write_made_up_dump(file, int(sys.argv[2]))
+        write_made_up_dump(file, int(sys.argv[2]), int(sys.argv[3]))
