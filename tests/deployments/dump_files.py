@@ -67,11 +67,12 @@ def made_up_pages(count: int, sections: int = 1) -> Iterator[Page]:
             target = f"Place {number - number % 4}"
             yield Page(name, f"#REDIRECT [[{target}]]", redirect=target)
             continue
-        section = "".join(
+        sentences = [
             f"The [[Place {number + step}|next place]] is {step} km away.<ref>{{{{cite web|url=http://"
             f"a.example/{step}|title=Map {step}}}}}</ref> It was ''first'' named in {1000 + step}. "
             for step in range(12)
-        )
+        ]
+        section = "".join(sentences)
         infobox = "".join(
             f"| field{row} = [[Place {row}]] and {{{{convert|{row}|km}}}}\n" for row in range(12)
         )
@@ -79,7 +80,7 @@ def made_up_pages(count: int, sections: int = 1) -> Iterator[Page]:
         yield Page(
             name,
             f"{{{{Infobox place\n{infobox}}}}}\n'''{name}''' is a [[town]] of {number} people."
-            f"<ref name=census /> {section[:600]}\n\n{history}"
+            f"<ref name=census /> {''.join(sentences[:4])}\n\n{history}"
             "== See also ==\n* [[Town]]\n[[Category:Places]]\n",
             revision=number + 1,
         )

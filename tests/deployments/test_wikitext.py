@@ -41,6 +41,7 @@ HIDDEN = frozenset({"file", "image", "category", "datei"})
         ("<!--\n== no heading ==\n-->Lead.\n=== Heading ===\nBody.", "Lead."),
         ("== First ==\nIt has no lead.\n== Second ==\nMore.", "It has no lead."),
         ("{{Infobox}}\n== First ==\n{{Main}}\n=== Deep ===\nHere.", "Here."),
+        ("Lead.{{never closed\n\n== Heading ==\nBody.", "Lead.{{never closed"),
         ("x = 1 == 2 and y", "x = 1 == 2 and y"),
         ("{{unclosed and [[open", "{{unclosed and [[open"),
         ("東京は[[日本]]の首都。🍕 \u202bעברית\u202c", "東京は日本の首都。🍕 \u202bעברית\u202c"),

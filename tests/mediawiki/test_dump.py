@@ -62,6 +62,7 @@ def test_introductions_revisions_and_addresses_are_those_of_the_api(
                 "inprop": "url",
                 "titles": "|".join(ARTICLES[begin : begin + API_TITLES]),
             },
+            headers={"User-Agent": "crag-serve-tests (https://crag-serve.example)"},
             trust_env=False,
         ).json()
         for page in answer["query"]["pages"]:

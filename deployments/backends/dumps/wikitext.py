@@ -116,11 +116,12 @@ def _section_texts(wikitext: str, hidden_prefixes: frozenset[str]) -> Iterator[s
 
 
 def _sections(wikitext: str) -> Iterator[str]:
-    """The wikitext between headings; a heading inside a template is none."""
+    """The wikitext between headings; a heading inside a template is none, if all templates end."""
+    has_open_template = wikitext.count("{{") > wikitext.count("}}")
     begin = 0
     for heading in _HEADING.finditer(wikitext):
         section = wikitext[begin : heading.start()]
-        if section.count("{{") <= section.count("}}"):
+        if has_open_template or section.count("{{") <= section.count("}}"):
             yield section
             begin = heading.end()
     yield wikitext[begin:]
