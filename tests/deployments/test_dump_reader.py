@@ -1,5 +1,7 @@
 """Reading a dump: every page as it stands there, and nothing that only looks like a dump."""
 
+import gzip
+import io
 import tracemalloc
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from deployments.backends.dumps.dump_reader import (
     read_dump,
 )
 from deployments.backends.indexes.source_file import Meter
-from tests.deployments.dump_files import HEAD, TAIL, Page, dump, write_dump
+from tests.deployments.dump_files import HEAD, TAIL, Page, dump, write_dump, write_made_up_dump
 
 BOMB = (
     '<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">'
@@ -160,3 +162,17 @@ def test_longest_text_of_mediawiki_is_read(tmp_path: Path) -> None:
 
 def test_site_without_an_address_gives_none() -> None:
     assert Site().url("A") is None
+
+
+def test_memory_does_not_grow_with_the_dump(tmp_path: Path) -> None:
+    file = tmp_path / "wiki.xml.gz"
+    with gzip.open(file, "wb", compresslevel=1) as stream:
+        write_made_up_dump(stream, count=1_000, sections=15)
+    with gzip.open(file) as stream:
+        assert stream.seek(0, io.SEEK_END) > 20_000_000
+    tracemalloc.start()
+    pages = sum(1 for _ in read_dump(file, Meter()))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert pages == 1_000
+    assert peak_bytes < 2_000_000
