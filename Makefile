@@ -47,12 +47,12 @@ $(INSTALLED): .venv/locked pyproject.toml
 
 .indexes/sample-corpus/manifest.json: $(SAMPLE)/corpus.jsonl | $(MODELS)
 	@echo "== building the sample index"
-	$(BIN)/crag index build $< --out $(@D) --encoder .models/all-minilm-l6-v2
+	$(BIN)/crag index build $< --out $(@D) --replace --encoder .models/all-minilm-l6-v2
 	@touch -c $@
 
 .indexes/sample-snapshot/manifest.json: $(SAMPLE)/snapshot.jsonl | $(INSTALLED)
 	@echo "== building the sample snapshot"
-	$(BIN)/crag snapshot build $< --out $(@D)
+	$(BIN)/crag snapshot build $< --out $(@D) --replace
 	@touch -c $@
 
 .PHONY: setup debian

@@ -16,7 +16,7 @@ import typer
 from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
-from deployments.settings import Pooling
+from deployments.settings import PageText, Pooling
 from deployments.terminal import err, out, print_answer, print_findings, shown
 
 app = typer.Typer(
@@ -36,8 +36,13 @@ app.command()(quality)
 DEFAULT_URL = "http://127.0.0.1:8000"
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Files = Annotated[
-    list[Path], typer.Argument(help="JSON lines, .gz or not.", exists=True, dir_okay=False)
+    list[Path], typer.Argument(help="JSON lines; .gz or .bz2.", exists=True, dir_okay=False)
 ]
+Dumps = Annotated[
+    list[Path],
+    typer.Argument(help="MediaWiki XML dumps, or JSON lines; .gz or .bz2.", exists=True, dir_okay=False),
+]
+ReplaceFlag = Annotated[bool, typer.Option("--replace", help="Replace a finished index of other files.")]
 
 
 @app.command()
@@ -101,6 +106,7 @@ def index_build(
     pooling: Annotated[Pooling, typer.Option(help="How embeddings are pooled.")] = Pooling.MEAN,
     normalise: Annotated[bool, typer.Option(help="Scale embeddings to length 1.")] = True,
     max_tokens: Annotated[int, typer.Option(help="Longer texts are truncated.", min=8)] = 256,
+    replace: ReplaceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Build a passage index from JSON lines with `title` and `text`; resumes after an interruption."""
@@ -118,7 +124,7 @@ def index_build(
                 max_tokens=max_tokens,
             )
         )
-    _build(files, out_folder, dense, PASSAGES, as_json)
+    _build(files, out_folder, as_json, encoder=dense, schema=PASSAGES, replace=replace)
 
 
 @index.command("info")
@@ -136,14 +142,21 @@ def index_info(
 
 @snapshot.command("build")
 def snapshot_build(
-    files: Files,
+    files: Dumps,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the snapshot.")],
+    text: Annotated[
+        PageText, typer.Option(help="Of a dump's pages: the introduction, or the whole page.")
+    ] = PageText.LEAD,
+    replace: ReplaceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Build a search snapshot from JSON lines with `title`, `text`, `revision` and `redirects`."""
+    """Build a search snapshot from a wiki's XML dump; resumes after an interruption.
+
+    Or from JSON lines with `title`, `text`, `revision`, `redirects` and `disambiguation`.
+    """
     with _sentences_for_errors():
         from deployments.backends.indexes.index_rows import SNAPSHOT
-    _build(files, out_folder, None, SNAPSHOT, as_json)
+    _build(files, out_folder, as_json, encoder=None, schema=SNAPSHOT, replace=replace, page_text=text)
 
 
 @evaluator.command("epsilon")
@@ -218,31 +231,13 @@ def _post(url: str, path: str, body: Mapping[str, Any], timeout_s: float) -> dic
     return reply
 
 
-def _build(files: list[Path], folder: Path, encoder: Any, schema: Any, as_json: bool) -> None:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+def _build(files: list[Path], folder: Path, as_json: bool, **how: Any) -> None:
     from deployments.backends.indexes.index_builder import build_index
+    from deployments.build_terminal import build_bar, print_build
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with _sentences_for_errors(), Progress(*columns, console=err) as bar:
-        task = bar.add_task("reading")
-        report = build_index(
-            files,
-            folder,
-            encoder,
-            schema=schema,
-            progress=lambda done: bar.update(
-                task, description=f"{done.rows:,} rows of {done.lines:,} lines, {done.rejected} rejected"
-            ),
-        )
-    for rejection in report.rejections:
-        place = f"[yellow]{shown(rejection.file)}:{rejection.line}[/]"
-        err.print(f"{place} {shown(rejection.reason)}", highlight=False)
-    if as_json:
-        out.print_json(report.manifest.model_dump_json())
-    else:
-        manifest = report.manifest
-        out.print(f"{folder}: {manifest.rows:,} rows, {manifest.rejected} lines rejected")
+    with _sentences_for_errors(), build_bar() as show:
+        report = build_index(files, folder, progress=show, **how)
+    print_build(folder, report, as_json)
 
 
 def _print_states(states: Mapping[str, str], started: float) -> None:

@@ -19,6 +19,13 @@ class Pooling(StrEnum):
     CLS = "cls"
 
 
+class PageText(StrEnum):
+    """What of a page becomes its text in a snapshot that is built from a dump."""
+
+    LEAD = "lead"
+    PAGE = "page"
+
+
 class EncoderSettings(Settings):
     """A dense encoder: a Hugging Face encoder with pooling (Contriever, MiniLM)."""
 

@@ -85,7 +85,7 @@ def test_building_and_looking_at_a_snapshot(tmp_path: Path) -> None:
     )
     result = run("snapshot", "build", source, "--out", tmp_path / "snapshot")
     assert result.exit_code == 0, result.output
-    assert "1 rows, 1 lines rejected" in " ".join(result.output.split())
+    assert "1 rows, 1 rejected" in " ".join(result.output.split())
     assert "pages.jsonl:2" in result.output.replace("\n", "")
 
 

@@ -1,5 +1,6 @@
 """Building an index: bad lines, resuming, and that nobody ever sees a half-built one."""
 
+import bz2
 import gzip
 import json
 from collections.abc import Callable
@@ -9,8 +10,9 @@ import lancedb
 import pytest
 
 from crag_core.errors import SettingsError
-from deployments.backends.indexes.index_builder import Progress, build_index
+from deployments.backends.indexes.index_builder import build_index
 from deployments.backends.indexes.index_rows import SNAPSHOT, Rejection
+from deployments.backends.indexes.index_sources import Progress, Step
 from deployments.backends.indexes.lance_index import IndexKind, Manifest, open_table, read_manifest
 from tests.deployments.index_files import FakeEncoder, passages, write_lines
 
@@ -108,8 +110,8 @@ def test_report_names_the_first_rejections_and_the_file_all(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "corpus.jsonl hold no line"),
-        (b"x\ny\n", "none of the 2 lines of corpus.jsonl is a row.*line 1: line: Invalid JSON"),
+        (b"", "corpus.jsonl hold no line or page"),
+        (b"x\ny\n", "none of the 2 lines or pages of corpus.jsonl is a row.*line 1: line: Invalid JSON"),
     ],
 )
 def test_files_without_any_row_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -130,10 +132,13 @@ def test_lines_end_at_line_feed_alone(tmp_path: Path) -> None:
     assert [row["text"] for row in rows_of(tmp_path / "index")] == [text, "other"]
 
 
-def test_gzipped_and_plain_files_give_the_same_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_zipped_and_plain_files_give_the_same_rows(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
     plain = write_lines(tmp_path / "corpus.jsonl", passages(5))
-    zipped = tmp_path / "corpus.jsonl.gz"
-    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    zipped = tmp_path / f"corpus.jsonl{suffix}"
+    zipped.write_bytes(compress(plain.read_bytes()))
     for file, out in ((plain, "plain"), (zipped, "zipped")):
         build_index([file], tmp_path / out, FakeEncoder())
     assert rows_of(tmp_path / "plain") == rows_of(tmp_path / "zipped")
@@ -175,7 +180,11 @@ def test_interrupted_build_is_no_index_and_goes_on_where_it_stopped(tmp_path: Pa
     encoder = FakeEncoder()
     report = build_index([file], out, encoder, progress=seen.append)
     assert report.rows_added == len(encoder.encoded) == 5_000 - 2_048
-    assert seen[-1] == Progress(rows=5_000, rejected=1, lines=5_001)
+    size = file.stat().st_size
+    assert seen[-2:] == [
+        Progress(Step.READING, rows=5_000, rejected=1, done=size, total=size),
+        Progress(Step.INDEXING, rows=5_000, rejected=1),
+    ]
     assert report.rejections[0].line == 4
     resumed = rows_of(out)
     build_index([file], tmp_path / "fresh", FakeEncoder())
@@ -209,13 +218,33 @@ def test_old_index_serves_until_the_new_one_is_finished(tmp_path: Path, encoder:
     serving = open_table(str(out), manifest)
     write_lines(file, new)
     with pytest.raises(Interrupt):
-        build_index([file], out, encoder, progress=stop_at(1))
+        build_index([file], out, encoder, replace=True, progress=stop_at(1))
     assert read_manifest(str(out), IndexKind.PASSAGES) == manifest
     assert len(rows_of(out)) == 3
-    report = build_index([file], out, encoder)
+    report = build_index([file], out, encoder, replace=True)
+    assert report.replaced == manifest
     assert len(rows_of(out)) == 5
     assert len(serving.to_arrow()) == 3
     assert tables_of(out) == {manifest.table, report.manifest.table}
+
+
+def test_finished_index_is_replaced_only_when_told_to(tmp_path: Path) -> None:
+    file, out = write_lines(tmp_path / "corpus.jsonl", passages(3)), tmp_path / "index"
+    build_index([file], out, FakeEncoder())
+    write_lines(file, passages(5))
+    with pytest.raises(SettingsError, match=r"kind passages with 3 rows of corpus\.jsonl.*--replace"):
+        build_index([file], out, FakeEncoder())
+    assert len(rows_of(out)) == 3
+
+
+def test_manifest_of_something_else_is_replaced_only_when_told_to(tmp_path: Path) -> None:
+    file, out = write_lines(tmp_path / "corpus.jsonl", passages(3)), tmp_path / "index"
+    out.mkdir()
+    (out / "manifest.json").write_text('{"format": 2}', "utf-8")
+    with pytest.raises(SettingsError, match="says of no index that this version knows.*--replace"):
+        build_index([file], out, FakeEncoder())
+    build_index([file], out, FakeEncoder(), replace=True)
+    assert len(rows_of(out)) == 3
 
 
 def test_tables_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class LocalWiki:
 
     root: Path
     port: int
+    source: Path
 
     @property
     def api_url(self) -> str:
@@ -52,6 +53,13 @@ class LocalWiki:
     def forget_requests(self) -> None:
         """Empty the request log."""
         (self.root / "requests.jsonl").unlink(missing_ok=True)
+
+    def dump(self, file: Path) -> Path:
+        """MediaWiki's own dump of all pages at their last revision, written to a `.bz2` file."""
+        script = self.source / "maintenance" / "dumpBackup.php"
+        output = f"--output=bzip2:{file}"
+        _php(script, _environment(self.root, self.source), "--current", "--quiet", output)
+        return file
 
     @contextmanager
     def fault(self, **fault: Any) -> Iterator[None]:
@@ -82,7 +90,7 @@ def running_wiki(root: Path, snapshot: Path, cache: Path) -> Iterator[LocalWiki]
     cache = cache.resolve()
     source = _unpacked_package(cache)
     shutil.copytree(_filled_wiki(cache, source, snapshot), root)
-    wiki = LocalWiki(root, _free_port())
+    wiki = LocalWiki(root, _free_port(), source)
     with _served(wiki, _environment(root, source)):
         yield wiki
 

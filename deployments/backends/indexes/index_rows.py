@@ -1,10 +1,8 @@
 """The rows of an index: how a line of JSON becomes one, or is rejected with the reason."""
 
 import codecs
-import gzip
 import hashlib
 import unicodedata
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +12,9 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from crag_core.errors import SettingsError
 from deployments.backends.indexes.lance_index import SEARCHED, IndexKind
 from deployments.backends.indexes.snapshot_search import NAMES
+from deployments.backends.indexes.source_file import Meter, read_lines
 
 Columns = dict[str, Any]
 """One row of the table, by column; without its vector."""
@@ -24,7 +22,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that is no row; lines are counted from 1."""
+    """A line that is no row, or begins a page that is none; lines are counted from 1."""
 
     file: str
     line: int
@@ -51,7 +49,7 @@ class Row(BaseModel):
 
     def columns(self, template: str) -> Columns:
         """The row as the table holds it: its text untouched, its searched text folded."""
-        searched = _nfc(template.format(title=self.title, text=self.text)).strip()
+        searched = nfc(template.format(title=self.title, text=self.text)).strip()
         return {"title": self.title, "text": self.text, "url": self.url, SEARCHED: searched}
 
 
@@ -81,7 +79,7 @@ class SnapshotRow(Row):
             **super().columns(template),
             "revision": str(self.revision),
             "disambiguation": self.disambiguation,
-            NAMES: _nfc("\n".join(names)),
+            NAMES: nfc("\n".join(names)),
         }
 
 
@@ -109,26 +107,14 @@ SNAPSHOT = RowSchema(
 )
 
 
-def read_lines(file: Path) -> Iterator[bytes]:
-    """The lines of a JSONL file, split at LF alone, unzipped if its name ends in `.gz`.
-
-    Raises SettingsError when the file cannot be read to its end.
-    """
-    try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            yield from lines
-    except (OSError, EOFError, zlib.error) as error:
-        raise SettingsError(f"{file} cannot be read to its end: {error}") from error
-
-
-def read_rows(files: Iterable[Path], schema: RowSchema) -> Iterator[Columns | Rejection]:
+def read_rows(files: Iterable[Path], schema: RowSchema, meter: Meter) -> Iterator[Columns | Rejection]:
     """Every row of the files in order, and in its place every line that is none; blank lines skipped.
 
     The first of several rows with one id is kept.
     """
     seen: set[str] = set()
     for file in files:
-        for number, line in enumerate(read_lines(file), start=1):
+        for number, line in enumerate(read_lines(file, meter), start=1):
             text = line.removeprefix(codecs.BOM_UTF8).strip()
             if not text:
                 continue
@@ -152,5 +138,6 @@ def _reason(error: ValidationError) -> str:
     return f"{where}: {first['msg']}"
 
 
-def _nfc(text: str) -> str:
+def nfc(text: str) -> str:
+    """Text in the one form in which the index has every text."""
     return unicodedata.normalize("NFC", text)

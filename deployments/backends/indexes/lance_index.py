@@ -12,10 +12,10 @@ import numpy as np
 from lancedb.table import Table
 from numpy.typing import NDArray
 from pyarrow.fs import FileSystem, LocalFileSystem
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crag_core.errors import SettingsError
-from deployments.settings import EncoderSettings, Pooling
+from deployments.settings import EncoderSettings, PageText, Pooling
 
 MANIFEST = "manifest.json"
 SEARCHED = "searched"
@@ -93,7 +93,10 @@ class EncoderIdentity(_Record):
 
 
 class Manifest(_Record):
-    """`manifest.json`: what an index holds; a lexical index has no encoder."""
+    """`manifest.json`: what an index holds; a lexical index has no encoder.
+
+    Only a snapshot built from a dump has a `page_text`.
+    """
 
     format: Literal[1] = _FORMAT
     kind: IndexKind
@@ -103,6 +106,7 @@ class Manifest(_Record):
     normalise: bool | None = None
     dimension: int | None = None
     text_template: str
+    page_text: PageText | None = Field(None, exclude_if=lambda value: value is None)
     rows: int = 0
     rejected: int = 0
     sources: tuple[Source, ...]
