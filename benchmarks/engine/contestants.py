@@ -12,8 +12,8 @@ from benchmarks.engine.peers import Pairs
 from benchmarks.engine.serve_batch import (
     DEFAULT_PAIRS,
     DEFAULT_WAIT_S,
-    TUNED_PAIRS,
-    TUNED_WAIT_S,
+    SHORT_WAIT_S,
+    SMALL_PAIRS,
     ServeBatch,
 )
 from deployments.backends.t5.t5_engine import DecisionSafety, T5Engine
@@ -24,9 +24,9 @@ PAPERS = "the papers' loop: one by one, padded to 512, fp32"
 SORTED = f"Hugging Face bf16, sorted, {peers.BEST_TOKENS} tokens"
 TEI = f"TEI's policy bf16, {peers.TEI_TOKENS} tokens"
 SERVE_BATCH = f"@serve.batch bf16, {DEFAULT_PAIRS} pairs, {DEFAULT_WAIT_S * 1000:g} ms (default)"
-SERVE_BATCH_TUNED = f"@serve.batch bf16, {TUNED_PAIRS} pairs, {TUNED_WAIT_S * 1000:g} ms (hand-tuned)"
-LITSERVE = f"LitServe bf16, {LITSERVE_PAIRS} pairs (hand-tuned), over HTTP"
-PEERS = (SORTED, TEI, SERVE_BATCH, SERVE_BATCH_TUNED, LITSERVE)
+SERVE_BATCH_SMALL = f"@serve.batch bf16, {SMALL_PAIRS} pairs, {SHORT_WAIT_S * 1000:g} ms"
+LITSERVE = f"LitServe bf16, {LITSERVE_PAIRS} pairs, over HTTP"
+PEERS = (SORTED, TEI, SERVE_BATCH, SERVE_BATCH_SMALL, LITSERVE)
 """At equal precision."""
 
 _REFERENCE_PAIRS = 7
@@ -52,7 +52,7 @@ def contest_of(
     contest.enter(SORTED, partial(peers.token_budget_sorted, half), pairs)
     contest.enter(TEI, partial(peers.tei_like, half), pairs)
     contest.enter(SERVE_BATCH, ServeBatch(half, DEFAULT_PAIRS, DEFAULT_WAIT_S), pairs)
-    contest.enter(SERVE_BATCH_TUNED, ServeBatch(half, TUNED_PAIRS, TUNED_WAIT_S), pairs)
+    contest.enter(SERVE_BATCH_SMALL, ServeBatch(half, SMALL_PAIRS, SHORT_WAIT_S), pairs)
     if litserve:
         contest.enter(LITSERVE, litserve, pairs, litserve.cpu_time)
     contest.enter(OURS_FP32, ours.exact_scores, pairs)
