@@ -3,6 +3,7 @@
 import typer
 
 from benchmarks.engine.command import engine
+from benchmarks.engine.variants import engine_variants
 from benchmarks.gpu import gpu
 from benchmarks.hangups import hangups
 from benchmarks.overhead.overhead import overhead
@@ -10,7 +11,7 @@ from benchmarks.quality import quality
 from benchmarks.scheduler import scheduler
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (quality, engine, scheduler, hangups, overhead, gpu):
+for command in (quality, engine, engine_variants, scheduler, hangups, overhead, gpu):
     app.command()(command)
 
 

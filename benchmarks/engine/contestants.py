@@ -6,13 +6,11 @@ from transformers import T5ForSequenceClassification
 
 from benchmarks.engine import peers
 from benchmarks.engine.contest import Contest
-from benchmarks.engine.litserve_peer import MAX_PAIRS as LITSERVE_PAIRS
 from benchmarks.engine.litserve_peer import LitServePeer
 from benchmarks.engine.peers import Pairs
 from benchmarks.engine.serve_batch import (
     DEFAULT_PAIRS,
     DEFAULT_WAIT_S,
-    TUNED_PAIRS,
     TUNED_WAIT_S,
     ServeBatch,
 )
@@ -24,8 +22,8 @@ PAPERS = "the papers' loop: one by one, padded to 512, fp32"
 SORTED = f"Hugging Face bf16, sorted, {peers.BEST_TOKENS} tokens"
 TEI = f"TEI's policy bf16, {peers.TEI_TOKENS} tokens"
 SERVE_BATCH = f"@serve.batch bf16, {DEFAULT_PAIRS} pairs, {DEFAULT_WAIT_S * 1000:g} ms (default)"
-SERVE_BATCH_TUNED = f"@serve.batch bf16, {TUNED_PAIRS} pairs, {TUNED_WAIT_S * 1000:g} ms (hand-tuned)"
-LITSERVE = f"LitServe bf16, {LITSERVE_PAIRS} pairs (hand-tuned), over HTTP"
+SERVE_BATCH_TUNED = "@serve.batch bf16, best batch size"
+LITSERVE = "LitServe bf16, best batch size, over HTTP"
 PEERS = (SORTED, TEI, SERVE_BATCH, SERVE_BATCH_TUNED, LITSERVE)
 """At equal precision."""
 
@@ -37,9 +35,13 @@ def contest_of(
     half: T5ForSequenceClassification,
     ours: T5Engine,
     litserve: LitServePeer | None,
+    best_size: int,
     pairs: Pairs,
 ) -> Contest:
-    """Everyone at the start: the slow ones score few of the pairs."""
+    """Everyone at the start: the slow ones score few of the pairs.
+
+    `best_size` is the number of pairs a batch at which the padded forward is fastest on these.
+    """
 
     def score(safety: DecisionSafety, pairs: Pairs) -> list[float]:
         ours.safety = safety
@@ -52,7 +54,7 @@ def contest_of(
     contest.enter(SORTED, partial(peers.token_budget_sorted, half), pairs)
     contest.enter(TEI, partial(peers.tei_like, half), pairs)
     contest.enter(SERVE_BATCH, ServeBatch(half, DEFAULT_PAIRS, DEFAULT_WAIT_S), pairs)
-    contest.enter(SERVE_BATCH_TUNED, ServeBatch(half, TUNED_PAIRS, TUNED_WAIT_S), pairs)
+    contest.enter(SERVE_BATCH_TUNED, ServeBatch(half, best_size, TUNED_WAIT_S), pairs)
     if litserve:
         contest.enter(LITSERVE, litserve, pairs, litserve.cpu_time)
     contest.enter(OURS_FP32, ours.exact_scores, pairs)

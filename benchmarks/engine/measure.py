@@ -13,6 +13,7 @@ from benchmarks.engine.contestants import OURS_FP32, REFERENCE, contest_of, refe
 from benchmarks.engine.decisions import Decisions, decide
 from benchmarks.engine.litserve_peer import LitServePeer, litserve_peer
 from benchmarks.engine.pairs import LONGEST, pairs_of
+from benchmarks.engine.peers import best_batch_size
 from benchmarks.engine.shapes import in_bfloat16, random_t5, t5_config
 from benchmarks.engine.workload import Workload
 from deployments.backends.t5.packed_t5 import PackedT5
@@ -46,6 +47,8 @@ class Result:
     rows: Sequence[Row]
     decisions: Decisions
     fp64_error: float
+    best_batch_size: int
+    """Pairs a batch of the peers that were tuned by hand."""
     litserve_http_share: float | None
     """Of LitServe's CPU time with its client, what went outside the process that runs the model."""
 
@@ -77,11 +80,12 @@ def measure(
     ours = T5Engine(model, max_tokens=LONGEST, dtype=torch.bfloat16, threads=threads)
     decided = decide(ours, work.known, work.judged)
     half = in_bfloat16(model)
+    best_size = best_batch_size(half, work.timed)
     server: AbstractContextManager[LitServePeer | None] = (
-        litserve_peer(half, threads) if with_litserve else nullcontext()
+        litserve_peer(half, threads, best_size) if with_litserve else nullcontext()
     )
     with server as litserve:
-        contest = contest_of(model, half, ours, litserve, work.timed)
+        contest = contest_of(model, half, ours, litserve, best_size, work.timed)
         contest.contestants.append(products(model.config, threads))
         rounds = contest.hold(seconds)
         http_share = litserve.http_share() if litserve else None
@@ -93,6 +97,7 @@ def measure(
         rows=_rows(contest, len(work.timed)),
         decisions=decided,
         fp64_error=worst_fp64_error(range(1, LONGEST + 1)),
+        best_batch_size=best_size,
         litserve_http_share=http_share,
     )
 

@@ -1,4 +1,4 @@
-"""Real pairs: PopQA's questions with the passages retrieved for them, and the strips of those."""
+"""Real pairs: questions with the passages that came with them, and the strips of those."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -13,7 +13,9 @@ from crag_core.settings import RefinementSettings
 from crag_core.strips import decompose
 from crag_core.types import Document, Passage
 
-_NAME = "popqa"
+_PASSAGES_OF = {"popqa": "internal", "hotpotqa": "paragraphs"}
+"""The field that holds the passages of a question, by data set."""
+
 _TEMPLATE = "{question} [SEP] {passage}"
 """How the CRAG authors' evaluator reads a pair."""
 
@@ -47,24 +49,28 @@ def real_pairs(data: Path, tokenizer: Path, vocabulary: int, count: int) -> list
 
 
 def real_questions(data: Path) -> Iterator[tuple[str, list[Passage]]]:
-    """PopQA's questions, each with the passages retrieved for it and the strips of those.
+    """PopQA's questions, then HotpotQA's, each with its passages and the strips of those.
 
     Raises FileNotFoundError when `data` has no PopQA, ValueError for a line that is not of its form.
     """
-    for number, row in enumerate(read_rows(data, _NAME), start=1):
-        try:
-            question = row["question"]
-            documents = [Document("", row["text"], row["title"] or "") for row in row["internal"]]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{data}/{_NAME}:{number} is no question with passages") from error
-        yield (
-            question,
-            [
-                Passage(text, document.title)
-                for document in documents
-                for text in (document.text, *_strips(document))
-            ],
-        )
+    for name, field in _PASSAGES_OF.items():
+        for number, row in enumerate(read_rows(data, name), start=1):
+            try:
+                question = row["question"]
+                documents = [
+                    Document("", passage["text"], passage["title"] or "")
+                    for passage in row.get(field) or ()
+                ]
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ValueError(f"{data}/{name}:{number} is no question with passages") from error
+            yield (
+                question,
+                [
+                    Passage(text, document.title)
+                    for document in documents
+                    for text in (document.text, *_strips(document))
+                ],
+            )
 
 
 def _strips(document: Document) -> list[str]:

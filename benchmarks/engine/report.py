@@ -20,6 +20,7 @@ def markdown(title: str, result: Result) -> str:
         f"{result.rounds} interleaved rounds",
         *_against_peers(by_name),
         f"share of the measured product rate: {_ratios(by_name[OURS], by_name[GEMM], 'gflop')}",
+        f"best batch size of the padded forward, in the order of arrival: {result.best_batch_size}",
         _litserve(result.litserve_http_share),
         *_decisions(result),
         f"largest float64 difference to Hugging Face, lengths 1 to {LONGEST}: {result.fp64_error:.1e}",
