@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 
 from crag_core.errors import SearchFailed
 from crag_core.types import Document, DocumentSource
-from deployments.backends.wikipedia.mediawiki import MediaWiki, retry_after_s, user_agent
+from deployments.backends.wikipedia.mediawiki import MediaWiki
 from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
     readable_documents,
     search_parameters,
 )
-from deployments.settings import MediaWikiSettings
+from deployments.backends.wikipedia.retry import retry_after_s
+from deployments.backends.wikipedia.session import user_agent
+from deployments.settings import MediaWikiSettings, SearchBudgetSettings
 
 HOST = "en.wikipedia.org"
 
@@ -191,7 +193,11 @@ async def new_wiki() -> AsyncIterator[NewWiki]:
         servers.append(TestServer(app, host="localhost"))
         await servers[-1].start_server()
         url = f"http://localhost:{servers[-1].port}/w/api.php"
-        wiki.settings = MediaWikiSettings(api_url=url, max_in_flight=2, max_response_bytes=100_000)
+        wiki.settings = MediaWikiSettings(
+            api_url=url,
+            max_response_bytes=100_000,
+            budget=SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=2),
+        )
         return wiki
 
     yield new
@@ -224,10 +230,10 @@ async def test_cookies_are_sent_back_while_the_session_is_open(new_wiki: NewWiki
 
     wiki = await new_wiki(with_cookie)
     client = MediaWiki(wiki.settings)
-    for _ in range(2):
-        await client.search("ship", limit=1, timeout_s=5)
+    for query in ("ship", "sea"):
+        await client.search(query, limit=1, timeout_s=5)
     await client.close()
-    await client.search("ship", limit=1, timeout_s=5)
+    await client.search("land", limit=1, timeout_s=5)
     await client.close()
     assert wiki.cookies == ["", "WMF-Uniq=1", ""]
 
@@ -253,7 +259,8 @@ async def test_a_cancelled_search_stays_cancelled_and_frees_its_slot(new_wiki: N
         raise AssertionError("the client should have hung up")
 
     wiki = await new_wiki(never)
-    client = MediaWiki(wiki.settings.model_copy(update={"max_in_flight": 1}))
+    budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1)
+    client = MediaWiki(wiki.settings.model_copy(update={"budget": budget}))
     search = asyncio.create_task(client.search("ship", limit=1, timeout_s=5))
     await reached.wait()
     search.cancel()
