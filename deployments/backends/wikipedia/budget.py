@@ -26,8 +26,10 @@ class Outcome(StrEnum):
     """The wiki asks to slow down: 429, maxlag, ratelimited; it is up, so no circuit opens."""
     UNAVAILABLE = "unavailable"
     """The wiki or the way to it is broken: 5xx, a broken connection, an answer that is no answer."""
+    BLOCKED = "blocked"
+    """The wiki refuses us, whatever we ask: 403 and its like; trying again would make it worse."""
     REFUSED = "refused"
-    """The wiki answered that this request is wrong; it would be wrong again."""
+    """The wiki answered that this query is wrong; it would be wrong again."""
     ABANDONED = "abandoned"
     """Nobody waits any more; it says nothing about the wiki."""
 

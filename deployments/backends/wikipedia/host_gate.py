@@ -75,12 +75,14 @@ class HostGate:
                 f"{self._host} has failed too often: it is asked again in "
                 f"{self._breaker.half_opens_in_s(now_s):.3g} s",
             )
+        # a caller with all its time left is tried even if the wiki was slow: it may have recovered
+        answer_s = min(self._mean_s, timeout_s / 2)
         wait_s = max(pause_s, self._bucket.ready_in_s(now_s, ahead + 1), self._slot_in_s(ahead))
-        if wait_s >= timeout_s:
+        if wait_s + answer_s >= timeout_s:
             return Refused(
                 Refusal.BUDGET_SPENT,
-                f"the request budget for {self._host} is spent: a request could be sent in "
-                f"{wait_s:.3g} s at the earliest",
+                f"the request budget for {self._host} is spent: an answer could be had in "
+                f"{wait_s + answer_s:.3g} s at the earliest",
             )
         return None
 
@@ -92,9 +94,10 @@ class HostGate:
     def end(self, now_s: float, flight: int, outcome: Outcome, retry_after_s: float) -> None:
         """A request has ended: its slot is free, and a pause that the wiki wants is everybody's."""
         started_s, _ = self._slots.pop(flight)
-        self._mean_s += _SMOOTHING * (now_s - started_s - self._mean_s)
+        if outcome is Outcome.OK:
+            self._mean_s += _SMOOTHING * (now_s - started_s - self._mean_s)
         self._pause(now_s, outcome, retry_after_s)
-        if outcome is Outcome.UNAVAILABLE:
+        if outcome in {Outcome.UNAVAILABLE, Outcome.BLOCKED}:
             self._breaker.record(now_s, failed=True)
         elif outcome is not Outcome.ABANDONED:  # also a refusal shows that the wiki is up
             self._breaker.record(now_s, failed=False)

@@ -1,5 +1,6 @@
 """What makes two queries the same."""
 
+import json
 import unicodedata
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -10,9 +11,10 @@ _CASELESS = {"gsrsearch", "srsearch"}
 
 def query_key(api_url: str, parameters: Mapping[str, str]) -> bytes:
     """16 bytes that name a query, and tell nobody what was asked."""
-    digest = blake2b(api_url.encode(), digest_size=16)
-    for name, value in sorted(parameters.items()):
-        canonical = unicodedata.normalize("NFC", value)
-        canonical = " ".join(canonical.casefold().split()) if name in _CASELESS else canonical
-        digest.update(f"\0{name}\0{canonical}".encode(errors="surrogatepass"))
-    return digest.digest()
+    canonical = [(name, _canonical(name, value)) for name, value in sorted(parameters.items())]
+    return blake2b(json.dumps([api_url, *canonical]).encode(), digest_size=16).digest()
+
+
+def _canonical(name: str, value: str) -> str:
+    value = unicodedata.normalize("NFC", value)
+    return " ".join(value.casefold().split()) if name in _CASELESS else value

@@ -25,7 +25,7 @@ _UNAVAILABLE_CODE = re.compile(r"readonly|cirrussearch-too-busy-error|internal_a
 
 def outcome_of_status(status: int) -> Outcome:
     """What an HTTP status says of a request."""
-    return _OUTCOME_OF_STATUS.get(status, Outcome.REFUSED)
+    return _OUTCOME_OF_STATUS.get(status, Outcome.BLOCKED)
 
 
 def outcome_of_code(code: str) -> Outcome:

@@ -88,7 +88,7 @@ class WikiSession:
                 "set api_url to the final address"
             )
             raise AttemptFailed(outcome, message)
-        if outcome is Outcome.REFUSED:
+        if outcome is Outcome.BLOCKED:
             message = (
                 f"{host} answered HTTP {status}: check api_url, and that contact names the operator"
             )

@@ -260,9 +260,11 @@ class SharedPool:
                 opens_in_s = self._gate.opens_in_s(now_s)
                 if opens_in_s > 0:
                     break
-                self._gate.start(now_s, waiter.flight)
-                self._observer.waited(now_s - waiter.since_s)
-                waiter.turn.set_result(None)
+                refused = self._gate.refusal(now_s, 0, waiter.give_up_at_s - now_s)
+                if refused is None:
+                    self._gate.start(now_s, waiter.flight)
+                    self._observer.waited(now_s - waiter.since_s)
+                waiter.turn.set_result(refused)
             self._line.leave(waiter)
         again_in_s = min(opens_in_s, self._gate.next_expiry_in_s(now_s))
         if len(self._line) and again_in_s < math.inf:
