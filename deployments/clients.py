@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, WorkerCrashedError
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    RayActorError,
+    RayError,
+    WorkerCrashedError,
+)
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
@@ -60,6 +66,8 @@ _LOST = (
 
 _PATIENCE_S = 1.0
 """An actor silent for longer is asked whether it lives."""
+
+_START_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -162,23 +170,25 @@ class SearchBudgetClient:
     async def _ask(self, method: str, message: object) -> Any:
         try:
             if self._actor is None:
-                actor = await asyncio.to_thread(self._found_or_started)
+                finding = asyncio.to_thread(self._found_or_started)
+                actor = await asyncio.wait_for(finding, _START_TIMEOUT_S)
                 await _answered(actor, actor.adopt.remote(self._settings))
                 self._actor = actor
             return await _answered(self._actor, getattr(self._actor, method).remote(message))
-        except (TimeoutError, *_LOST) as error:
+        except (TimeoutError, RayError) as error:
+            # also an error inside the actor: one of another release may not understand us
             self._actor = None
             raise BudgetLost(type(error).__name__) from error
 
     def _found_or_started(self) -> Any:
-        # detached, by name: it outlives every replica, and a second application finds the same one
+        # detached, by name: it outlives every replica, and a second application finds the same one;
+        # not restarted by Ray: whoever misses it starts it anew, with the limits of today
         actor: Any = ray.remote(self._actor_class)
         return actor.options(
             name=f"search-budget-{self._settings.host}",
             namespace="crag-serve",
             lifetime="detached",
             get_if_exists=True,
-            max_restarts=-1,
             max_concurrency=10_000,  # those who wait must never keep a report out
             num_cpus=0,
         ).remote(self._settings)

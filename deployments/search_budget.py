@@ -1,5 +1,6 @@
 """The actor that holds a wiki's request budget for the whole cluster."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from deployments.backends.wikipedia.budget import (
@@ -15,6 +16,8 @@ from deployments.backends.wikipedia.shared_pool import SharedPool
 from deployments.observability.metrics import SearchMetrics
 from deployments.settings import MediaWikiSettings
 
+_SHOWN_EVERY_S = 5.0
+
 
 class SearchBudgetActor:
     """A SharedPool outside all replicas, so that their number changes nothing."""
@@ -22,10 +25,13 @@ class SearchBudgetActor:
     def __init__(self, settings: MediaWikiSettings) -> None:
         """An empty pool; it is the only process that counts searches, so no counter has two owners."""
         self._pool = SharedPool(settings, SearchMetrics(settings.host))
+        self._showing: asyncio.Task[None] | None = None
 
     async def adopt(self, settings: MediaWikiSettings) -> None:
         """Take over the limits of an application that has just started."""
         self._pool.adopt(settings)
+        if self._showing is None:  # not in __init__: there the actor's loop does not run yet
+            self._showing = asyncio.create_task(self._show())
 
     async def ping(self) -> None:
         """Answers, while it can."""
@@ -45,3 +51,8 @@ class SearchBudgetActor:
     async def remember(self, entries: Sequence[Entry]) -> None:
         """As SharedPool."""
         await self._pool.remember(entries)
+
+    async def _show(self) -> None:
+        while True:
+            self._pool.show()
+            await asyncio.sleep(_SHOWN_EVERY_S)

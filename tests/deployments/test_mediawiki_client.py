@@ -11,10 +11,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
-from crag_core.errors import SearchFailed
+from crag_core.errors import SearchFailed, SettingsError
 from crag_core.types import Document, DocumentSource
-from deployments.backends.wikipedia.mediawiki import MediaWiki
+from deployments.backends.wikipedia.mediawiki import MediaWiki, open_transport
 from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
@@ -236,6 +237,32 @@ async def test_cookies_are_sent_back_while_the_session_is_open(new_wiki: NewWiki
     await client.search("land", limit=1, timeout_s=5)
     await client.close()
     assert wiki.cookies == ["", "WMF-Uniq=1", ""]
+
+
+async def test_a_token_goes_to_the_wiki_and_is_shown_to_nobody(
+    new_wiki: NewWiki, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = []
+
+    async def refusing(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(status=403, text=f"go away, {seen[-1]}")
+
+    caplog.set_level("DEBUG")
+    wiki, token = await new_wiki(refusing), SecretStr("s3cret")
+    client = MediaWiki(wiki.settings, open_transport(wiki.settings, token=token))
+    with pytest.raises(SearchFailed) as failure:
+        await client.search("ship", limit=1, timeout_s=5)
+    await client.close()
+    assert seen == ["Bearer s3cret"]
+    assert "s3cret" not in f"{failure.value.message} {caplog.text} {token!r} {vars(client)}"
+
+
+def test_a_token_never_travels_in_the_open() -> None:
+    settings = MediaWikiSettings(api_url="http://wiki.example/w/api.php")
+    with pytest.raises(SettingsError, match=r"token for wiki\.example would travel in the open"):
+        open_transport(settings, token=SecretStr("s3cret"))
+    open_transport(MediaWikiSettings(api_url="https://wiki.example/w/api.php"), token=SecretStr("s"))
 
 
 async def test_a_compressed_answer_counts_as_long_as_it_is_unpacked(new_wiki: NewWiki) -> None:

@@ -17,6 +17,7 @@ from ray import serve
 from crag_core.context import RequestContext
 from crag_core.errors import SearchThrottled
 from crag_core.types import Document, DocumentSource
+from deployments.backends.wikipedia.budget import Acquire, Lease, Outcome, Report
 from deployments.clients import SearchBudgetClient, SearcherClient
 from deployments.observability.gather import gather_metrics
 from deployments.search_budget import SearchBudgetActor
@@ -73,14 +74,18 @@ def wiki() -> CountingWiki:
     return wiki
 
 
-@pytest.fixture(scope="module")
-def searcher(wiki: CountingWiki) -> Iterator[SearcherClient]:
-    settings = MediaWikiSettings(
+def settings_for(wiki: CountingWiki) -> MediaWikiSettings:
+    return MediaWikiSettings(
         api_url=f"http://{HOST}:{wiki.port}/w/api.php",
         budget=SearchBudgetSettings(
             requests_per_minute=6_000, burst=20, max_in_flight=MAX_IN_FLIGHT, share_when_lost=0.5
         ),
     )
+
+
+@pytest.fixture(scope="module")
+def searcher(wiki: CountingWiki) -> Iterator[SearcherClient]:
+    settings = settings_for(wiki)
     ray.init(
         address="local", namespace="serve", num_cpus=2, include_dashboard=False, log_to_driver=False
     )
@@ -121,6 +126,29 @@ def test_two_replicas_send_each_query_once_and_keep_one_limit(
     assert sorted(wiki.queries) == sorted(set(queries))
     assert wiki.most_in_flight == MAX_IN_FLIGHT
     assert len(wiki.processes - {None}) == 2, "both replicas have asked"
+
+
+def test_a_cancelled_caller_leaves_his_place_in_the_line(
+    searcher: SearcherClient, wiki: CountingWiki
+) -> None:
+    async def main() -> None:
+        budget = SearchBudgetClient(SearchBudgetActor, settings_for(wiki))
+        leases = [await budget.acquire(Acquire(None, 5.0)) for _ in range(MAX_IN_FLIGHT)]
+        assert all(isinstance(lease, Lease) for lease in leases)
+        waiting = asyncio.create_task(budget.acquire(Acquire(None, 15.0)))
+        await asyncio.sleep(1.5)  # long enough for it to have asked whether the actor lives
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        next_one = asyncio.create_task(budget.acquire(Acquire(None, 15.0)))
+        await asyncio.sleep(0.5)
+        assert isinstance(leases[0], Lease) and isinstance(leases[1], Lease)
+        await budget.report(Report(leases[0].flight, Outcome.OK))
+        lease = await asyncio.wait_for(next_one, 3.0)
+        assert isinstance(lease, Lease)
+        for flight in (lease.flight, leases[1].flight):
+            await budget.report(Report(flight, Outcome.OK))
+
+    asyncio.run(main())
 
 
 def test_a_lost_budget_leaves_replicas_a_share_and_comes_back(

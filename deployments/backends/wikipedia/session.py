@@ -9,6 +9,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 import aiohttp
 from pydantic import SecretStr, ValidationError
 
+from crag_core.errors import SettingsError
 from deployments.backends.wikipedia.budget import Outcome
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer, error_code
 from deployments.backends.wikipedia.retry import outcome_of_code, outcome_of_status, retry_after_s
@@ -21,7 +22,8 @@ _DNS_CACHE_S = 300
 _LONGEST_QUERY_STRING = 6_000
 """Longer parameters travel in a POST's body: servers and caches in front cut long addresses."""
 
-JSON = "application/json"
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_JSON = "application/json"
 
 
 class AttemptFailed(Exception):
@@ -47,7 +49,15 @@ class WikiSession:
     """A Connection over HTTP; connections and cookies are kept until it is closed."""
 
     def __init__(self, settings: MediaWikiSettings, token: SecretStr | None = None) -> None:
-        """`token` is the operator's OAuth token; it travels to the wiki and nowhere else."""
+        """`token` is the operator's OAuth token; it travels to the wiki and nowhere else.
+
+        Raises SettingsError where it would travel in the open.
+        """
+        scheme = urlsplit(settings.api_url).scheme
+        if token is not None and scheme != "https" and settings.host not in _LOOPBACK:
+            raise SettingsError(
+                f"a token for {settings.host} would travel in the open: set api_url to its https address"
+            )
         self._settings = settings
         self._token = token
         self._session: aiohttp.ClientSession | None = None
@@ -96,7 +106,7 @@ class WikiSession:
         if outcome is not Outcome.OK:
             wait_s = _wait_asked_for(response)
             raise AttemptFailed(outcome, f"{host} answered HTTP {status}", wait_s)
-        if response.content_type != JSON:
+        if response.content_type != _JSON:
             message = f"{host} answered something other than JSON"
             raise AttemptFailed(Outcome.UNAVAILABLE, message)
 

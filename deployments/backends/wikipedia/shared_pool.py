@@ -86,6 +86,12 @@ class SharedPool:
         self._settings = settings
         self._gate.adopt(settings.budget, self._clock())
 
+    def show(self) -> None:
+        """Tell the observer how things stand; with time alone tokens come back and a circuit opens."""
+        gate, now_s = self._gate, self._clock()
+        state = PoolState(gate.circuit(now_s), gate.tokens(now_s), gate.in_flight, len(self._line))
+        self._observer.changed(state)
+
     async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
         """The answer, or the right to fetch it, within the caller's time; else why not."""
         give_up_at_s = self._clock() + ask.timeout_s
@@ -270,8 +276,7 @@ class SharedPool:
         if len(self._line) and again_in_s < math.inf:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(max(again_in_s, _SOON_S), self._advance)
-        circuit, tokens = self._gate.circuit(now_s), self._gate.tokens(now_s)
-        self._observer.changed(PoolState(circuit, tokens, self._gate.in_flight, len(self._line)))
+        self.show()
 
 
 async def _result(

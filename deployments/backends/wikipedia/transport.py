@@ -9,6 +9,7 @@ from typing import Protocol
 import stamina
 
 from crag_core.context import Lane
+from crag_core.errors import SearchFailed
 from deployments.backends.wikipedia.budget import (
     Acquire,
     Known,
@@ -145,6 +146,8 @@ class _Call:
         retrying = stamina.AsyncRetryingCaller(attempts=self._settings.max_attempts, timeout=None)
         try:
             return await retrying(wait_s, attempt)
+        except _Again as error:  # granted, and not taken: somebody has switched stamina off
+            raise SearchFailed(str(error)) from error
         except asyncio.CancelledError:  # nobody waits any more, but the budget has to know
             if self._flight is not None:
                 self._report_aside(Report(self._flight, self._unheard()))
