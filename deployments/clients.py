@@ -185,7 +185,7 @@ class SearchBudgetClient:
         # not restarted by Ray: whoever misses it starts it anew, with the limits of today
         actor: Any = ray.remote(self._actor_class)
         return actor.options(
-            name=f"search-budget-{self._settings.host}",
+            name=f"search-budget-{self._settings.budget_name}",
             namespace="crag-serve",
             lifetime="detached",
             get_if_exists=True,

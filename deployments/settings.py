@@ -115,7 +115,7 @@ class SearchBudgetSettings(Settings):
         256, ge=1, description="Queries that wait for the budget; more fail at once."
     )
     lease_s: float = Field(
-        12.0, gt=0, description="A request whose replica has not reported its end by then has none."
+        8.0, gt=0, description="A request whose replica has not reported its end by then has none."
     )
     pause_s: float = Field(
         1.0,
@@ -124,7 +124,9 @@ class SearchBudgetSettings(Settings):
         "each time until it answers.",
     )
     max_pause_s: float = Field(
-        900.0, gt=0, description="A longer Retry-After counts as this one; then the wiki is asked again."
+        3_600.0,
+        gt=0,
+        description="A longer Retry-After counts as this one; then the wiki is asked again.",
     )
     retry_share: float = Field(
         0.15, ge=0.0, le=0.5, description="Retries per request in the long run, over all replicas."
@@ -207,6 +209,11 @@ class MediaWikiSettings(Settings):
     def host(self) -> str:
         """The wiki's host, as messages and metrics name it."""
         return urlsplit(self.api_url).hostname or self.api_url
+
+    @property
+    def budget_name(self) -> str:
+        """Who counts our requests: the host, or Wikimedia, for all of its wikis together."""
+        return "wikimedia" if self.host.endswith(_WIKIMEDIA) else self.host
 
     @model_validator(mode="after")
     def _leases_outlast_requests(self) -> Self:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.faulted_hour import most_in
+from crag_core.context import Lane
 from deployments.backends.wikipedia.answer_cache import AnswerCache
 from deployments.backends.wikipedia.budget import Outcome, Refusal
 from deployments.backends.wikipedia.circuit_breaker import Circuit, CircuitBreaker
@@ -119,6 +120,38 @@ def test_throttling_without_a_time_pauses_longer_each_time_until_an_answer_comes
         pauses_s.append(open_gate.opens_in_s(now_s))
         now_s += 60
     assert pauses_s == [1, 2, 4, 0, 1]
+
+
+def test_a_lagging_wiki_pauses_jobs_and_not_people() -> None:
+    open_gate = gate()
+    open_gate.start(60.0, 1)
+    open_gate.end(60.0, 1, Outcome.LAGGING, 5.0)
+    assert open_gate.opens_in_s(60.0, Lane.INTERACTIVE) == 0.0
+    assert open_gate.opens_in_s(60.0, Lane.BATCH) == 5.0
+    assert open_gate.refusal(60.0, 0, 4.0) is None
+    refused = open_gate.refusal(60.0, 0, 4.0, Lane.BATCH)
+    assert refused is not None and refused.reason is Refusal.THROTTLED
+
+
+def answered(asked: HostGate, seconds: float, times: int = 30) -> HostGate:
+    for number in range(times):
+        asked.start(60.0 + 20 * number - seconds, number)
+        asked.end(60.0 + 20 * number, number, Outcome.OK, 0.0)
+    return asked
+
+
+def test_one_who_would_wait_too_long_for_a_slot_is_told_at_once() -> None:
+    busy, now_s = answered(gate(), seconds=1.0), 1000.0
+    for flight in (100, 101):
+        busy.start(now_s, flight)
+    assert busy.refusal(now_s, ahead=0, timeout_s=2.0) is None
+    refused = busy.refusal(now_s, ahead=4, timeout_s=2.0)
+    assert refused is not None and refused.reason is Refusal.BUDGET_SPENT
+
+
+def test_a_wiki_that_was_slow_is_tried_by_those_who_have_all_their_time() -> None:
+    slow = answered(gate(), seconds=8.0)
+    assert slow.refusal(1000.0, ahead=0, timeout_s=6.0) is None
 
 
 def test_a_retry_after_of_days_is_cut() -> None:
@@ -244,7 +277,7 @@ def test_statuses(status: int, outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        ("maxlag", Outcome.THROTTLED),
+        ("maxlag", Outcome.LAGGING),
         ("ratelimited", Outcome.THROTTLED),
         ("readonly", Outcome.UNAVAILABLE),
         ("cirrussearch-too-busy-error", Outcome.UNAVAILABLE),
@@ -269,10 +302,18 @@ def test_equal_queries_have_equal_keys_and_titles_keep_their_case() -> None:
 
 
 def test_a_lease_outlasts_its_request() -> None:
-    with pytest.raises(ValidationError, match=r"budget.lease_s 12 must exceed timeout_s 20"):
+    with pytest.raises(ValidationError, match=r"budget.lease_s 8 must exceed timeout_s 20"):
         MediaWikiSettings(api_url="http://wiki.example", timeout_s=20)
     with pytest.raises(ValidationError, match="burst 90 leaves nothing"):
         SearchBudgetSettings(requests_per_minute=90, burst=90)
+
+
+def test_wikimedias_wikis_share_one_budget() -> None:
+    names = [
+        MediaWikiSettings(api_url=f"https://{host}/w/api.php", contact="ops@x.example").budget_name
+        for host in ("en.wikipedia.org", "de.wikipedia.org", "www.wikidata.org", "wiki.example")
+    ]
+    assert names == ["wikimedia", "wikimedia", "wikimedia", "wiki.example"]
 
 
 def test_a_replica_on_its_own_has_a_small_share() -> None:

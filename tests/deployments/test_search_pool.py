@@ -18,7 +18,7 @@ from crag_core.errors import (
     SearchThrottled,
     SearchTimedOut,
 )
-from deployments.backends.wikipedia.budget import Acquire, Lease, Outcome
+from deployments.backends.wikipedia.budget import Acquire, Lease, Outcome, Report
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
 from deployments.backends.wikipedia.pool_observer import CacheUse
 from deployments.backends.wikipedia.session import AttemptFailed
@@ -184,6 +184,42 @@ async def test_a_pause_holds_for_every_replica() -> None:
     assert len(cluster.wiki.sent) == 1
     await asyncio.sleep(30)
     assert await cluster.ask("second", 1) == "second"
+
+
+@simulated
+async def test_those_who_wait_are_told_of_a_long_pause_at_once() -> None:
+    told = {1: AttemptFailed(Outcome.THROTTLED, "HTTP 429", 30.0)}
+    budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1)
+    cluster = Cluster(FakeWiki(told=told.get), budget=budget)
+    errors = await asyncio.gather(*(raised(cluster.ask(f"{n}", n % 2)) for n in range(4)))
+    assert {type(error) for error in errors} == {SearchThrottled}
+    assert asyncio.get_running_loop().time() < 0.3
+
+
+@simulated
+async def test_a_caller_who_leaves_with_a_lease_on_its_way_gives_it_back() -> None:
+    budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1)
+    pool = Cluster(FakeWiki(), budget=budget).pool
+    first = await pool.acquire(Acquire(b"first", 5.0))
+    assert isinstance(first, Lease)
+    second = asyncio.create_task(pool.acquire(Acquire(b"second", 5.0)))
+    await asyncio.sleep(0.1)
+    await pool.report(Report(first.flight, Outcome.OK, body=b"{}"))
+    second.cancel()  # its turn has come, and it has not seen it yet
+    await asyncio.wait({second})
+    assert second.cancelled()
+    assert isinstance(await pool.acquire(Acquire(b"third", 1.0)), Lease)
+
+
+@simulated
+async def test_a_job_that_the_wiki_puts_off_holds_up_nobody_else() -> None:
+    lagging = AttemptFailed(Outcome.LAGGING, "API error maxlag", 5.0)
+    cluster = Cluster(FakeWiki(told={1: lagging}.get))
+    job = asyncio.create_task(raised(cluster.ask("job", lane=Lane.BATCH)))
+    await asyncio.sleep(0.5)
+    assert await cluster.ask("question", 1) == "question"
+    assert asyncio.get_running_loop().time() < 1.0
+    assert isinstance(await job, SearchThrottled)
 
 
 @simulated

@@ -23,7 +23,9 @@ class Outcome(StrEnum):
 
     OK = "ok"
     THROTTLED = "throttled"
-    """The wiki asks to slow down: 429, maxlag, ratelimited; it is up, so no circuit opens."""
+    """The wiki asks to slow down: 429, ratelimited; it is up, so no circuit opens."""
+    LAGGING = "lagging"
+    """Its databases lag more than a job asked for by `maxlag`: jobs wait, people need not."""
     UNAVAILABLE = "unavailable"
     """The wiki or the way to it is broken: 5xx, a broken connection, an answer that is no answer."""
     BLOCKED = "blocked"
@@ -36,7 +38,7 @@ class Outcome(StrEnum):
     @property
     def is_transient(self) -> bool:
         """Whether another attempt may end otherwise."""
-        return self in {Outcome.THROTTLED, Outcome.UNAVAILABLE}
+        return self in {Outcome.THROTTLED, Outcome.LAGGING, Outcome.UNAVAILABLE}
 
 
 class Refusal(StrEnum):

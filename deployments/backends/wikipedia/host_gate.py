@@ -2,6 +2,7 @@
 
 import math
 
+from crag_core.context import Lane
 from deployments.backends.wikipedia.budget import Outcome, Refusal, Refused
 from deployments.backends.wikipedia.circuit_breaker import Circuit, CircuitBreaker
 from deployments.backends.wikipedia.token_bucket import TokenBucket
@@ -11,6 +12,7 @@ _RETRY_RESERVE = 3.0
 """Retries that are there at the start, and kept at most."""
 
 _SMOOTHING = 0.2
+_PERSON = Lane.INTERACTIVE
 
 
 class HostGate:
@@ -27,6 +29,7 @@ class HostGate:
         self._bucket = TokenBucket(settings.rate_per_s, settings.burst, now_s)
         self._breaker = CircuitBreaker(settings)
         self._paused_until_s = -math.inf
+        self._lags_until_s = -math.inf
         self._unasked_pause_s = settings.pause_s
         self._retries = _RETRY_RESERVE
         self._slots: dict[int, tuple[float, float]] = {}
@@ -47,22 +50,24 @@ class HostGate:
 
     def tokens(self, now_s: float) -> float:
         """Requests that could be sent at once."""
-        return 0.0 if self._paused_for_s(now_s) else self._bucket.tokens(now_s)
+        return 0.0 if self._paused_for_s(now_s, _PERSON) else self._bucket.tokens(now_s)
 
-    def opens_in_s(self, now_s: float) -> float:
+    def opens_in_s(self, now_s: float, lane: Lane = _PERSON) -> float:
         """Seconds until a request may be sent; infinite while that takes a slot to become free."""
         is_closed = self.circuit(now_s) is Circuit.CLOSED
         if len(self._slots) >= (self._settings.max_in_flight if is_closed else 1):
             return math.inf
         return max(
-            self._paused_for_s(now_s),
+            self._paused_for_s(now_s, lane),
             self._breaker.half_opens_in_s(now_s),
             self._bucket.ready_in_s(now_s),
         )
 
-    def refusal(self, now_s: float, ahead: int, timeout_s: float) -> Refused | None:
+    def refusal(
+        self, now_s: float, ahead: int, timeout_s: float, lane: Lane = _PERSON
+    ) -> Refused | None:
         """Why a request behind `ahead` others will not be sent in time, if that is known now."""
-        pause_s = self._paused_for_s(now_s)
+        pause_s = self._paused_for_s(now_s, lane)
         if pause_s >= timeout_s:
             return Refused(
                 Refusal.THROTTLED,
@@ -130,15 +135,19 @@ class HostGate:
         longest_s = self._settings.max_pause_s
         if outcome is Outcome.OK:
             self._unasked_pause_s = self._settings.pause_s
+        elif outcome is Outcome.LAGGING:
+            pause_s = min(retry_after_s or self._settings.pause_s, longest_s)
+            self._lags_until_s = max(self._lags_until_s, now_s + pause_s)
         elif retry_after_s:
             until_s = now_s + min(retry_after_s, longest_s)
             self._paused_until_s = max(self._paused_until_s, until_s)
-        elif outcome is Outcome.THROTTLED and not self._paused_for_s(now_s):
+        elif outcome is Outcome.THROTTLED and not self._paused_for_s(now_s, _PERSON):
             self._paused_until_s = now_s + self._unasked_pause_s
             self._unasked_pause_s = min(2 * self._unasked_pause_s, longest_s)
 
-    def _paused_for_s(self, now_s: float) -> float:
-        return max(0.0, self._paused_until_s - now_s)
+    def _paused_for_s(self, now_s: float, lane: Lane) -> float:
+        lags_for_s = 0.0 if lane is _PERSON else self._lags_until_s - now_s
+        return max(0.0, self._paused_until_s - now_s, lags_for_s)
 
     def _slot_in_s(self, ahead: int) -> float:
         limit = self._settings.max_in_flight

@@ -19,7 +19,7 @@ _OUTCOME_OF_STATUS: dict[int, Outcome] = {
     HTTPStatus.SERVICE_UNAVAILABLE: Outcome.UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT: Outcome.UNAVAILABLE,
 }
-_THROTTLING_CODE = re.compile(r"maxlag|ratelimited")
+_OUTCOME_OF_CODE = {"maxlag": Outcome.LAGGING, "ratelimited": Outcome.THROTTLED}
 _UNAVAILABLE_CODE = re.compile(r"readonly|cirrussearch-too-busy-error|internal_api_error_\w+")
 
 
@@ -30,8 +30,8 @@ def outcome_of_status(status: int) -> Outcome:
 
 def outcome_of_code(code: str) -> Outcome:
     """What the code of an API error says of a request, whose HTTP status is 200."""
-    if _THROTTLING_CODE.fullmatch(code):
-        return Outcome.THROTTLED
+    if code in _OUTCOME_OF_CODE:
+        return _OUTCOME_OF_CODE[code]
     return Outcome.UNAVAILABLE if _UNAVAILABLE_CODE.fullmatch(code) else Outcome.REFUSED
 
 

@@ -204,7 +204,7 @@ class SharedPool:
         if len(self._line) >= self._settings.budget.max_waiting:
             message = f"too many queries wait for the request budget of {self._settings.host}"
             return Refused(Refusal.BUDGET_SPENT, message)
-        return self._gate.refusal(now_s, self._line.ahead_of(lane), give_up_at_s - now_s)
+        return self._gate.refusal(now_s, self._line.ahead_of(lane), give_up_at_s - now_s, lane)
 
     def _verdict(self, flight: _Flight, report: Report, now_s: float) -> Verdict:
         if report.outcome is Outcome.OK and report.body is not None:
@@ -243,7 +243,7 @@ class SharedPool:
         """Tell those at once who can no longer be served in time."""
         ahead = 0
         for waiter in self._line:
-            refused = self._gate.refusal(now_s, ahead, waiter.give_up_at_s - now_s)
+            refused = self._gate.refusal(now_s, ahead, waiter.give_up_at_s - now_s, waiter.lane)
             if refused is None:
                 ahead += 1
             elif not waiter.turn.done():
@@ -263,10 +263,11 @@ class SharedPool:
         while len(self._line):
             waiter = self._line.first()
             if not waiter.turn.done():
-                opens_in_s = self._gate.opens_in_s(now_s)
+                opens_in_s = self._gate.opens_in_s(now_s, waiter.lane)
                 if opens_in_s > 0:
                     break
-                refused = self._gate.refusal(now_s, 0, waiter.give_up_at_s - now_s)
+                remaining_s = waiter.give_up_at_s - now_s
+                refused = self._gate.refusal(now_s, 0, remaining_s, waiter.lane)
                 if refused is None:
                     self._gate.start(now_s, waiter.flight)
                     self._observer.waited(now_s - waiter.since_s)

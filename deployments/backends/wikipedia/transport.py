@@ -233,6 +233,6 @@ class _Call:
 
 
 def _reason(failure: AttemptFailed, deadline: Deadline) -> Refusal:
-    if failure.outcome is Outcome.THROTTLED:
+    if failure.outcome in {Outcome.THROTTLED, Outcome.LAGGING}:
         return Refusal.THROTTLED
     return Refusal.TIMED_OUT if deadline.remaining_s() <= 0 else Refusal.FAILED
