@@ -164,6 +164,21 @@ async def test_a_replica_that_dies_holds_up_neither_its_slot_nor_its_query() -> 
 
 
 @simulated
+async def test_what_dead_replicas_leave_behind_is_cleared_away() -> None:
+    pool = Cluster(FakeWiki(), budget=SearchBudgetSettings(requests_per_minute=60_000)).pool
+    dead = []
+    for number in range(3):  # each dies while it waits to try again
+        lease = await pool.acquire(Acquire(bytes([number]), 1.0))
+        assert isinstance(lease, Lease)
+        await pool.report(Report(lease.flight, Outcome.UNAVAILABLE, retry_in_s=0.1))
+        dead.append(lease.flight)
+    assert [pool.knows(flight) for flight in dead] == [True] * 3
+    await asyncio.sleep(20)
+    assert isinstance(await pool.acquire(Acquire(b"next", 1.0)), Lease)
+    assert [pool.knows(flight) for flight in dead] == [False] * 3
+
+
+@simulated
 async def test_more_replicas_send_no_more() -> None:
     most = []
     for replicas in (1, 8):
@@ -209,6 +224,22 @@ async def test_a_caller_who_leaves_with_a_lease_on_its_way_gives_it_back() -> No
     await asyncio.wait({second})
     assert second.cancelled()
     assert isinstance(await pool.acquire(Acquire(b"third", 1.0)), Lease)
+
+
+@simulated
+async def test_a_person_does_not_wait_for_a_jobs_request_but_a_job_for_a_persons() -> None:
+    lagging = AttemptFailed(Outcome.LAGGING, "API error maxlag", 5.0)
+    cluster = Cluster(FakeWiki(told={1: lagging}.get))
+    job = asyncio.create_task(cluster.ask("q", lane=Lane.BATCH, timeout_s=6.0))
+    await asyncio.sleep(0.5)
+    assert await cluster.ask("q", 1) == "q"
+    assert asyncio.get_running_loop().time() < 1.0
+    assert await job == "q"
+    assert len(cluster.wiki.sent) == 2, "the job finds what was asked while it waited"
+    person = asyncio.create_task(cluster.ask("r"))
+    await asyncio.sleep(0.1)
+    assert [await cluster.ask("r", 1, lane=Lane.BATCH), await person] == ["r", "r"]
+    assert len(cluster.wiki.sent) == 3
 
 
 @simulated

@@ -101,6 +101,10 @@ class SharedPool:
             if found is not None:
                 return found
             flight = self._begin(ask, give_up_at_s)
+        elif flight.key is not None and (body := self._cache.fresh(flight.key)) is not None:
+            known = Known(body)  # while this one waited to try again, another lane has asked
+            self._land(flight, known)
+            return known
         return await self._leased(flight, give_up_at_s)
 
     async def report(self, report: Report) -> Verdict:
@@ -143,7 +147,8 @@ class SharedPool:
                     is_negative = self._cache.stale(ask.key) is None
                     self._observer.used_cache(CacheUse.NEGATIVE if is_negative else CacheUse.HIT)
                 return Known(known)
-            flight = self._by_name.get((ask.key, ask.lane))
+            of_people = self._by_name.get((ask.key, Lane.INTERACTIVE))
+            flight = of_people or self._by_name.get((ask.key, ask.lane))
             if flight is None:
                 self._observer.used_cache(CacheUse.MISS)
                 return None
