@@ -152,6 +152,19 @@ async def test_a_caller_with_more_time_gives_it_to_the_request_he_joins() -> Non
 
 
 @simulated
+async def test_a_caller_with_more_time_waits_on_for_the_budget() -> None:
+    budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1)
+    cluster = Cluster(FakeWiki(seconds=2.0), budget=budget)
+    other = asyncio.create_task(cluster.ask("other"))
+    await asyncio.sleep(0.1)
+    hasty = asyncio.create_task(cluster.ask("q", timeout_s=1.0))
+    await asyncio.sleep(0.1)
+    patient = asyncio.create_task(cluster.ask("q", timeout_s=5.0))
+    assert isinstance(await raised(hasty), SearchTimedOut)
+    assert [await other, await patient] == ["other", "q"]
+
+
+@simulated
 async def test_a_replica_that_dies_holds_up_neither_its_slot_nor_its_query() -> None:
     budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1, lease_s=7)
     cluster = Cluster(FakeWiki(), budget=budget)
