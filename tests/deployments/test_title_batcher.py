@@ -59,7 +59,7 @@ def batcher(wiki: FakeWiki) -> TitleBatcher:
     settings = MediaWikiSettings(api_url="http://wiki.example/w/api.php", budget=budget)
     pool = SharedPool(settings, clock=asyncio.get_running_loop().time)
     transport = PooledTransport(settings, wiki, pool)
-    return TitleBatcher(settings.api_url, transport, pool, {"action": "query", "redirects": "1"})
+    return TitleBatcher(settings, transport, pool, {"action": "query", "redirects": "1"})
 
 
 async def found(batcher: TitleBatcher, title: str, timeout_s: float = 5.0) -> list[str]:

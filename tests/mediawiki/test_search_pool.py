@@ -152,7 +152,7 @@ async def test_a_lagging_wiki_serves_those_who_wait_and_puts_jobs_off(
 
 async def test_looking_up_48_titles_is_three_requests(mediawiki: LocalWiki, new_pool: NewPool) -> None:
     pool = new_pool()
-    batcher = TitleBatcher(pool.settings.api_url, pool.transports[0], pool.budget, INTRODUCTIONS)
+    batcher = TitleBatcher(pool.settings, pool.transports[0], pool.budget, INTRODUCTIONS)
     answers = await asyncio.gather(*(batcher.look_up(t, timeout_s=PATIENCE_S) for t in TITLES[:48]))
     assert [answer.query.pages[0].title for answer in answers] == TITLES[:48]
     assert all(answer.query.pages[0].is_readable for answer in answers)
@@ -176,7 +176,7 @@ async def test_a_title_finds_its_page_among_others(
     new_pool: NewPool, title: str, pages: list[str]
 ) -> None:
     pool = new_pool()
-    batcher = TitleBatcher(pool.settings.api_url, pool.transports[0], pool.budget, INTRODUCTIONS)
+    batcher = TitleBatcher(pool.settings, pool.transports[0], pool.budget, INTRODUCTIONS)
     others = [batcher.look_up(other, timeout_s=PATIENCE_S) for other in TITLES[:5]]
     answer, *_ = await asyncio.gather(batcher.look_up(title, timeout_s=PATIENCE_S), *others)
     assert [page.title for page in answer.query.pages if page.pageid] == pages

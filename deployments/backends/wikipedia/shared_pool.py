@@ -5,10 +5,8 @@ It runs in one place, whether that is the only process or an actor that all repl
 
 import asyncio
 import math
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from crag_core.context import Lane
 from deployments.backends.wikipedia.answer_cache import AnswerCache
@@ -23,6 +21,7 @@ from deployments.backends.wikipedia.budget import (
     Report,
     Verdict,
 )
+from deployments.backends.wikipedia.flights import Flight, Flights
 from deployments.backends.wikipedia.host_gate import HostGate
 from deployments.backends.wikipedia.pool_observer import (
     CacheUse,
@@ -33,28 +32,8 @@ from deployments.backends.wikipedia.pool_observer import (
 from deployments.backends.wikipedia.waiting_line import Waiter, WaitingLine
 from deployments.settings import MediaWikiSettings
 
-_Name = tuple[bytes, Lane]
 _SOON_S = 0.001
 """Timers that fire a little early must not spin."""
-
-
-@dataclass(eq=False, slots=True)
-class _Flight:
-    """A query that somebody is fetching; `landed` is done with what came of it, `None` for nothing."""
-
-    id: int
-    key: bytes | None
-    lane: Lane
-    expires_at_s: float
-    is_negative: bool = False
-    landed: "asyncio.Future[Known | Refused | None]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-
-    @property
-    def name(self) -> _Name | None:
-        """What makes two flights the same; an interactive caller never waits behind a batch."""
-        return None if self.key is None else (self.key, self.lane)
 
 
 class SharedPool:
@@ -73,13 +52,12 @@ class SharedPool:
         self._gate = HostGate(settings.host, settings.budget, clock())
         self._cache = AnswerCache(settings.cache, clock)
         self._line = WaitingLine()
-        self._flights: dict[int, _Flight] = {}
-        self._by_name: dict[_Name, _Flight] = {}
+        self._flights = Flights()
         self._timer: asyncio.TimerHandle | None = None
 
     def knows(self, flight: int) -> bool:
         """Whether a lease of this number was given here and has not ended."""
-        return flight in self._flights
+        return self._flights.get(flight) is not None
 
     def adopt(self, settings: MediaWikiSettings) -> None:
         """Go on under other limits; what was spent, paused for and remembered stays."""
@@ -100,10 +78,11 @@ class SharedPool:
             found = await self._found(ask, give_up_at_s)
             if found is not None:
                 return found
-            flight = self._begin(ask, give_up_at_s)
+            expires_at_s = give_up_at_s + self._settings.budget.lease_s
+            flight = self._flights.begin(ask.key, ask.lane, self._clock(), expires_at_s)
         elif flight.key is not None and (body := self._cache.fresh(flight.key)) is not None:
             known = Known(body)  # while this one waited to try again, another lane has asked
-            self._land(flight, known)
+            self._flights.land(flight, known)
             return known
         return await self._leased(flight, give_up_at_s)
 
@@ -147,8 +126,7 @@ class SharedPool:
                     is_negative = self._cache.stale(ask.key) is None
                     self._observer.used_cache(CacheUse.NEGATIVE if is_negative else CacheUse.HIT)
                 return Known(known)
-            of_people = self._by_name.get((ask.key, Lane.INTERACTIVE))
-            flight = of_people or self._by_name.get((ask.key, ask.lane))
+            flight = self._flights.to_join(ask.key, ask.lane)
             if flight is None:
                 self._observer.used_cache(CacheUse.MISS)
                 return None
@@ -161,23 +139,12 @@ class SharedPool:
                 return landed
             now_s = self._clock()
             if flight.expires_at_s <= now_s:  # its holder is gone: the next one takes over
-                self._land(flight, None)
+                self._flights.land(flight, None)
             if give_up_at_s <= now_s:
                 message = f"{self._settings.host} did not answer another caller in time"
                 return Refused(Refusal.TIMED_OUT, message)
 
-    def _begin(self, ask: Acquire, give_up_at_s: float) -> _Flight:
-        now_s = self._clock()
-        for lost in [flight for flight in self._flights.values() if flight.expires_at_s <= now_s]:
-            self._land(lost, None)
-        expires_at_s = give_up_at_s + self._settings.budget.lease_s
-        flight = _Flight(secrets.randbits(62), ask.key, ask.lane, expires_at_s)
-        self._flights[flight.id] = flight
-        if flight.name is not None:
-            self._by_name[flight.name] = flight
-        return flight
-
-    async def _leased(self, flight: _Flight, give_up_at_s: float) -> Lease | Known | Refused:
+    async def _leased(self, flight: Flight, give_up_at_s: float) -> Lease | Known | Refused:
         now_s = self._clock()
         refused = self._refusal(flight.lane, now_s, give_up_at_s)
         if refused is None:
@@ -189,7 +156,7 @@ class SharedPool:
             except asyncio.CancelledError:  # the caller is gone
                 if self._gate.holds(flight.id):
                     self._gate.end(self._clock(), flight.id, Outcome.ABANDONED, 0.0)
-                self._land(flight, None)
+                self._flights.land(flight, None)
                 raise
             else:
                 message = f"no request to {self._settings.host} could be sent before the deadline"
@@ -201,7 +168,7 @@ class SharedPool:
         if refused is None:
             flight.expires_at_s = self._clock() + self._settings.budget.lease_s
             return Lease(flight.id)
-        self._land(flight, None)  # those who have joined may have more time
+        self._flights.land(flight, None)  # those who have joined may have more time
         self._observer.refused(refused.reason)
         return self._stale(flight.key) or refused
 
@@ -211,11 +178,11 @@ class SharedPool:
             return Refused(Refusal.BUDGET_SPENT, message)
         return self._gate.refusal(now_s, self._line.ahead_of(lane), give_up_at_s - now_s, lane)
 
-    def _verdict(self, flight: _Flight, report: Report, now_s: float) -> Verdict:
+    def _verdict(self, flight: Flight, report: Report, now_s: float) -> Verdict:
         if report.outcome is Outcome.OK and report.body is not None:
             if flight.key is not None:
                 self._cache.put(flight.key, report.body, is_negative=report.is_negative)
-            self._land(flight, Known(report.body))
+            self._flights.land(flight, Known(report.body))
             return Verdict()
         if report.retry_in_s is not None:
             may_retry = self._gate.take_retry(now_s)
@@ -224,10 +191,10 @@ class SharedPool:
                 flight.expires_at_s = now_s + report.retry_in_s + self._settings.budget.lease_s
                 return Verdict(may_retry=True)
         if report.outcome is Outcome.ABANDONED:
-            self._land(flight, None)
+            self._flights.land(flight, None)
             return Verdict(stale=known.body if (known := self._stale(flight.key)) else None)
         known = self._stale(flight.key)
-        self._land(flight, known or report.refusal)
+        self._flights.land(flight, known or report.refusal)
         return Verdict(stale=known.body if known else None)
 
     def _stale(self, key: bytes | None) -> Known | None:
@@ -236,13 +203,6 @@ class SharedPool:
             return None
         self._observer.used_cache(CacheUse.STALE)
         return Known(body, is_stale=True)
-
-    def _land(self, flight: _Flight, landed: Known | Refused | None) -> None:
-        self._flights.pop(flight.id, None)
-        if flight.name is not None and self._by_name.get(flight.name) is flight:
-            del self._by_name[flight.name]
-        if not flight.landed.done():
-            flight.landed.set_result(landed)
 
     def _refuse_hopeless(self, now_s: float) -> None:
         """Tell those at once who can no longer be served in time."""
@@ -262,8 +222,8 @@ class SharedPool:
         now_s = self._clock()
         for expired in self._gate.free_expired(now_s):
             self._observer.ended(Outcome.ABANDONED)
-            if expired in self._flights:
-                self._land(self._flights[expired], None)
+            if (lost := self._flights.get(expired)) is not None:
+                self._flights.land(lost, None)
         opens_in_s = math.inf
         while len(self._line):
             waiter = self._line.first()

@@ -17,7 +17,7 @@ class Deadline:
     def __init__(self, at_s: float) -> None:
         """A deadline on the running loop's clock."""
         self.at_s = at_s
-        self.joined = 0
+        self._joined = 0
         self._timeouts: list[asyncio.Timeout] = []
 
     def remaining_s(self) -> float:
@@ -26,11 +26,16 @@ class Deadline:
 
     def extend(self, at_s: float) -> None:
         """Move it to a later time; an earlier one is ignored."""
-        self.joined += 1
+        self._joined += 1
         if at_s > self.at_s:
             self.at_s = at_s
             for timeout in self._timeouts:
                 timeout.reschedule(at_s)
+
+    def take_joined(self) -> int:
+        """Callers who have joined since this was last asked."""
+        joined, self._joined = self._joined, 0
+        return joined
 
     async def bound(self, work: Awaitable[Result]) -> Result:
         """The work's result; raises TimeoutError when the deadline, wherever it is by then, passes."""

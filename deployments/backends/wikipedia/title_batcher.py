@@ -11,8 +11,10 @@ from typing import Any
 from crag_core.errors import SearchFailed
 from deployments.backends.wikipedia.budget import Entry, SearchBudget
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
+from deployments.backends.wikipedia.query_call import too_late
 from deployments.backends.wikipedia.query_key import query_key
 from deployments.backends.wikipedia.transport import PooledTransport
+from deployments.settings import MediaWikiSettings
 
 _GATHER_S = 0.005
 TITLES_PER_REQUEST = 20
@@ -30,13 +32,14 @@ class TitleBatcher:
 
     def __init__(
         self,
-        api_url: str,
+        settings: MediaWikiSettings,
         transport: PooledTransport,
         budget: SearchBudget,
         parameters: Mapping[str, str],
     ) -> None:
         """`parameters` are those of every request, without `titles`; `redirects` among them."""
-        self._api_url = api_url
+        self._api_url = settings.api_url
+        self._host = settings.host
         self._transport = transport
         self._budget = budget
         self._parameters = parameters
@@ -59,7 +62,7 @@ class TitleBatcher:
             async with asyncio.timeout_at(give_up_at_s):
                 body = await asyncio.shield(future)
         except TimeoutError as error:
-            raise self._transport.too_late(timeout_s).error() from error
+            raise too_late(self._host, timeout_s).error() from error
         return QueryAnswer.model_validate_json(body)
 
     def _asked_for(self, title: str, give_up_at_s: float) -> "asyncio.Future[bytes]":
