@@ -64,10 +64,10 @@ _LOST = (
 )
 """What Ray raises when a replica, its worker or its node has gone."""
 
-_PATIENCE_S = 1.0
+_PATIENCE_S = 2.0
 """An actor silent for longer is asked whether it lives."""
 
-_START_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class SearchBudgetClient:
         """Finds the actor, or starts it, on the first call; `actor_class` is SearchBudgetActor."""
         self._actor_class = actor_class
         self._settings = settings
-        self._actor: Any = None
+        self._connecting: asyncio.Future[Any] | None = None
 
     async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
         """The answer, or the right to fetch it; else why not."""
@@ -169,16 +169,27 @@ class SearchBudgetClient:
 
     async def _ask(self, method: str, message: object) -> Any:
         try:
-            if self._actor is None:
-                finding = asyncio.to_thread(self._found_or_started)
-                actor = await asyncio.wait_for(finding, _START_TIMEOUT_S)
-                await _answered(actor, actor.adopt.remote(self._settings))
-                self._actor = actor
-            return await _answered(self._actor, getattr(self._actor, method).remote(message))
+            actor = await self._connected()
+            return await _answered(actor, getattr(actor, method).remote(message))
         except (TimeoutError, RayError) as error:
             # also an error inside the actor: one of another release may not understand us
-            self._actor = None
+            self._connecting = None
             raise BudgetLost(type(error).__name__) from error
+
+    async def _connected(self) -> Any:
+        """The actor; raises BudgetLost while it is still starting, so that no query waits for that."""
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._connect())
+        done, _ = await asyncio.wait({self._connecting}, timeout=_PATIENCE_S)
+        if not done:
+            raise BudgetLost("it is starting")
+        return self._connecting.result()
+
+    async def _connect(self) -> Any:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            actor = await asyncio.to_thread(self._found_or_started)
+            await actor.adopt.remote(self._settings)
+            return actor
 
     def _found_or_started(self) -> Any:
         # detached, by name: it outlives every replica, and a second application finds the same one;

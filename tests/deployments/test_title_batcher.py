@@ -100,6 +100,18 @@ def test_a_title_leads_to_its_page_or_to_none(title: str, pages: list[str]) -> N
     run_simulated(main())
 
 
+def test_a_title_that_is_being_looked_up_is_not_asked_for_again() -> None:
+    async def main() -> None:
+        wiki = FakeWiki()
+        looking_up = batcher(wiki)
+        first = asyncio.create_task(found(looking_up, "A"))
+        await asyncio.sleep(0.05)
+        assert await found(looking_up, "A") == await first == ["A"]
+        assert wiki.sent == [["A"]]
+
+    run_simulated(main())
+
+
 @pytest.mark.parametrize("title", ["", "Foo[bar]", "a|b", "C#", "Titanic%20film", "x" * 256, "\ud800"])
 def test_what_can_be_no_title_costs_no_request(title: str) -> None:
     async def main() -> None:
