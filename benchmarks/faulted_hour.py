@@ -181,6 +181,7 @@ class Hour:
 
 def faulted_hour(replicas: int, questions_per_s: float, seed: int = 1) -> Hour:
     """Simulate the hour; one replica of several dies in minute 45, with its requests in flight."""
+    random.seed(seed)  # the retries' jitter
     return run_simulated(_hour(replicas, questions_per_s, seed))
 
 

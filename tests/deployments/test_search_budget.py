@@ -141,7 +141,8 @@ def answered(asked: HostGate, seconds: float, times: int = 30) -> HostGate:
 
 
 def test_one_who_would_wait_too_long_for_a_slot_is_told_at_once() -> None:
-    busy, now_s = answered(gate(), seconds=1.0), 1000.0
+    plenty = gate(requests_per_minute=6_000, burst=100)
+    busy, now_s = answered(plenty, seconds=1.0), 1000.0
     for flight in (100, 101):
         busy.start(now_s, flight)
     assert busy.refusal(now_s, ahead=0, timeout_s=2.0) is None

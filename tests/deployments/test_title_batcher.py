@@ -104,10 +104,11 @@ def test_a_title_that_is_being_looked_up_is_not_asked_for_again() -> None:
     async def main() -> None:
         wiki = FakeWiki()
         looking_up = batcher(wiki)
-        first = asyncio.create_task(found(looking_up, "A"))
+        both = asyncio.gather(found(looking_up, "A"), found(looking_up, "B"))
         await asyncio.sleep(0.05)
-        assert await found(looking_up, "A") == await first == ["A"]
-        assert wiki.sent == [["A"]]
+        assert await found(looking_up, "A") == ["A"]
+        assert await both == [["A"], ["B"]]
+        assert wiki.sent == [["A", "B"]]
 
     run_simulated(main())
 
