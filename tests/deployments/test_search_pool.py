@@ -141,6 +141,18 @@ async def test_the_last_caller_to_leave_ends_the_request_and_frees_its_slot() ->
 
 
 @simulated
+async def test_one_who_comes_when_the_last_has_left_is_not_cancelled_with_him() -> None:
+    for ticks in range(6):
+        cluster = Cluster(FakeWiki(seconds=1.0))
+        first = asyncio.create_task(cluster.ask("q"))
+        await asyncio.sleep(0.5)
+        first.cancel()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        assert await cluster.ask("q") == "q"
+
+
+@simulated
 async def test_a_caller_with_more_time_gives_it_to_the_request_he_joins() -> None:
     cluster = Cluster(FakeWiki(seconds=2.0))
     hasty = asyncio.create_task(cluster.ask("q", timeout_s=1.0))
