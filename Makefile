@@ -97,9 +97,10 @@ test-gpu: $(INSTALLED) ## What needs a GPU.
 # --- measure -------------------------------------------------------------------------------------
 
 .PHONY: bench bench-gpu
-bench: $(INSTALLED) ## The evaluator's engine and scheduler against their peers, on this CPU.
+bench: $(INSTALLED) ## The evaluator's engine and scheduler against their peers, and the search pool, on this CPU.
 	$(BIN)/python -m benchmarks engine --shape small
 	$(BIN)/python -m benchmarks scheduler
+	$(BIN)/python -m benchmarks search-pool
 
 bench-gpu: $(INSTALLED) ## The evaluator's engine on a GPU.
 	$(BIN)/python -m benchmarks gpu

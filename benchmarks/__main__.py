@@ -9,15 +9,16 @@ from benchmarks.hangups import hangups
 from benchmarks.overhead.overhead import overhead
 from benchmarks.quality import quality
 from benchmarks.scheduler import scheduler
+from benchmarks.search_pool import search_pool
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (quality, engine, engine_variants, scheduler, hangups, overhead, gpu):
+for command in (quality, engine, engine_variants, scheduler, hangups, search_pool, overhead, gpu):
     app.command()(command)
 
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure a running server (`quality`), the evaluator's engine, its scheduler, a GPU."""
+    """Measure a running server (`quality`), or a part: engine, scheduler, search pool, a GPU."""
 
 
 if __name__ == "__main__":

@@ -6,13 +6,21 @@ Every rung taken is recorded in the answer with its stage and its reason; nothin
 from crag_core.errors import (
     CragError,
     Overloaded,
+    SearchBudgetSpent,
+    SearchCircuitOpen,
     SearchFailed,
+    SearchThrottled,
+    SearchTimedOut,
     StageTimedOut,
     StageUnavailable,
 )
 from crag_core.types import Degradation, Reason, Stage
 
 _SEARCH_REASONS: dict[type[CragError], Reason] = {
+    SearchBudgetSpent: Reason.SEARCH_BUDGET_SPENT,
+    SearchThrottled: Reason.SEARCH_THROTTLED,
+    SearchCircuitOpen: Reason.SEARCH_CIRCUIT_OPEN,
+    SearchTimedOut: Reason.SEARCH_TIMED_OUT,
     SearchFailed: Reason.SEARCH_FAILED,
     StageTimedOut: Reason.SEARCH_TIMED_OUT,
     StageUnavailable: Reason.SEARCH_UNAVAILABLE,

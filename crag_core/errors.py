@@ -14,6 +14,10 @@ CragError
     ├── RetrievalFailed
     ├── EvaluationFailed
     ├── SearchFailed
+    │   ├── SearchBudgetSpent  our own limit for the wiki leaves no request before the deadline
+    │   ├── SearchThrottled    the wiki asks for a longer pause than the deadline allows
+    │   ├── SearchCircuitOpen  the wiki has failed so often that it is left alone
+    │   └── SearchTimedOut     the wiki did not answer in time
     └── GenerationFailed
         └── MalformedCompletion
 SettingsError              start-up only: settings, models and indexes that do not fit together
@@ -110,6 +114,30 @@ class SearchFailed(StageFailed):
     """The web search failed; an empty result is no failure."""
 
     code = "search_failed"
+
+
+class SearchBudgetSpent(SearchFailed):
+    """The requests that we allow ourselves for a wiki are spent until after the deadline."""
+
+    code = "search_budget_spent"
+
+
+class SearchThrottled(SearchFailed):
+    """The wiki asks us to wait longer than the deadline allows."""
+
+    code = "search_throttled"
+
+
+class SearchCircuitOpen(SearchFailed):
+    """The wiki has failed so often that it is left alone for a while."""
+
+    code = "search_circuit_open"
+
+
+class SearchTimedOut(SearchFailed):
+    """The wiki did not answer in time."""
+
+    code = "search_timed_out"
 
 
 class GenerationFailed(StageFailed):

@@ -1,8 +1,10 @@
 """The application, wired: validate the settings, make each deployment once, bind it to its clients."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import SecretStr
 from ray import serve
 from ray.serve import Application
 
@@ -12,6 +14,7 @@ from deployments.clients import (
     GeneratorClient,
     PipelineClient,
     RetrieverClient,
+    SearchBudgetClient,
     SearcherClient,
 )
 from deployments.crag_graph import CragGraph
@@ -19,8 +22,12 @@ from deployments.evaluator import Evaluator
 from deployments.generator import Generator
 from deployments.ingress import Ingress
 from deployments.retriever import Retriever
+from deployments.search_budget import SearchBudgetActor
 from deployments.searcher import Searcher
 from deployments.settings import AppSettings
+
+MEDIAWIKI_TOKEN = "CRAG_MEDIAWIKI_TOKEN"
+"""The environment variable with the operator's OAuth token for the wiki; it may be absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,9 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
     """Every deployment once, leaves first."""
     retriever = RetrieverClient(_bound(leaves.retriever, settings.retriever))
     evaluator = EvaluatorClient(_bound(leaves.evaluator, settings.evaluator))
-    searcher = _bound(leaves.searcher, settings.searcher)
+    mediawiki = settings.searcher.mediawiki
+    budget = mediawiki and SearchBudgetClient(SearchBudgetActor, mediawiki)
+    searcher = _bound(leaves.searcher, settings.searcher, budget, _secret(MEDIAWIKI_TOKEN))
     searchers = [SearcherClient(searcher, source) for source in settings.searcher.sources]
     generator = GeneratorClient(_bound(leaves.generator, settings.generator, evaluator))
     graph = _bound(
@@ -70,6 +79,12 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
 def _bound(replica: type, *arguments: Any) -> Any:
     """A deployment of the class, which stands for its handle in whatever it is bound to."""
     return serve.deployment(name=replica.__name__)(replica).bind(*arguments)
+
+
+def _secret(name: str) -> SecretStr | None:
+    """A secret of the environment, in a wrapper that shows it to no log."""
+    value = os.environ.get(name)
+    return SecretStr(value) if value else None
 
 
 def _with_http(ingress: type) -> type:

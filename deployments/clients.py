@@ -5,13 +5,20 @@ raises becomes one of the core's errors here, so that neither core nor API ever 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError, WorkerCrashedError
+import ray
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    RayActorError,
+    RayError,
+    WorkerCrashedError,
+)
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
@@ -29,6 +36,16 @@ from crag_core.types import (
     Sampling,
     Stage,
 )
+from deployments.backends.wikipedia.budget import (
+    Acquire,
+    BudgetLost,
+    Entry,
+    Known,
+    Lease,
+    Refused,
+    Report,
+    Verdict,
+)
 from deployments.messages import (
     EvaluateRequest,
     GenerateRequest,
@@ -37,6 +54,7 @@ from deployments.messages import (
     SearchRequest,
     WireContext,
 )
+from deployments.settings import MediaWikiSettings
 
 _LOST = (
     DeploymentUnavailableError,
@@ -46,6 +64,11 @@ _LOST = (
     WorkerCrashedError,
 )
 """What Ray raises when a replica, its worker or its node has gone."""
+
+_PATIENCE_S = 2.0
+"""An actor silent for longer is asked whether it lives."""
+
+_START_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +144,87 @@ class PipelineClient:
         """Pieces of the answer, then the Answer."""
         request = PipelineRequest(WireContext.of(ctx), self.pipeline, ask)
         return _stream(ctx, self.pipeline, self.handle.stream, request)
+
+
+class SearchBudgetClient:
+    """The SearchBudget in the actor of the wiki's host, of which a cluster has one."""
+
+    def __init__(self, actor_class: type, settings: MediaWikiSettings) -> None:
+        """Finds the actor, or starts it, on the first call; `actor_class` is SearchBudgetActor."""
+        self._actor_class = actor_class
+        self._settings = settings
+        self._connecting: asyncio.Future[Any] | None = None
+
+    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+        """The answer, or the right to fetch it; else why not."""
+        reply: Lease | Known | Refused = await self._ask("acquire", ask)
+        return reply
+
+    async def report(self, report: Report) -> Verdict:
+        """How a leased request ended, and what follows."""
+        verdict: Verdict = await self._ask("report", report)
+        return verdict
+
+    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The fresh answers among these."""
+        found: Mapping[bytes, bytes] = await self._ask("recall", keys)
+        return found
+
+    async def remember(self, entries: Sequence[Entry]) -> None:
+        """Keep answers that were fetched together."""
+        await self._ask("remember", entries)
+
+    async def _ask(self, method: str, message: object) -> Any:
+        try:
+            actor = await self._connected()
+            return await _answered(actor, getattr(actor, method).remote(message))
+        except (TimeoutError, RayError) as error:
+            # also an error inside the actor: one of another release may not understand us
+            self._connecting = None
+            raise BudgetLost(type(error).__name__) from error
+
+    async def _connected(self) -> Any:
+        """The actor; raises BudgetLost while it is still starting, so that no query waits for that."""
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._connect())
+        done, _ = await asyncio.wait({self._connecting}, timeout=_PATIENCE_S)
+        if not done:
+            raise BudgetLost("it is starting")
+        return self._connecting.result()
+
+    async def _connect(self) -> Any:
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            actor = await asyncio.to_thread(self._found_or_started)
+            await actor.adopt.remote(self._settings)
+            return actor
+
+    def _found_or_started(self) -> Any:
+        # detached, by name: it outlives every replica, and a second application finds the same one;
+        # not restarted by Ray: whoever misses it starts it anew, with the limits of today
+        actor: Any = ray.remote(self._actor_class)
+        return actor.options(
+            name=f"search-budget-{self._settings.budget_name}",
+            namespace="crag-serve",
+            lifetime="detached",
+            get_if_exists=True,
+            max_concurrency=10_000,  # those who wait must never keep a report out
+            num_cpus=0,
+        ).remote(self._settings)
+
+
+async def _answered(actor: Any, reply: Any) -> Any:
+    """An actor's reply, however long it takes while the actor lives; raises TimeoutError if not."""
+    answer: asyncio.Future[Any] = asyncio.wrap_future(reply.future())
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # may go unread
+    try:
+        while True:
+            done, _ = await asyncio.wait({answer}, timeout=_PATIENCE_S)
+            if done:
+                return answer.result()
+            await asyncio.wait_for(actor.ping.remote(), _PATIENCE_S)  # does it wait, or is it gone?
+    except asyncio.CancelledError:
+        ray.cancel(reply)  # else it would keep its place in the line
+        raise
 
 
 async def _call(

@@ -107,6 +107,89 @@ class GeneratorSettings(Settings):
     )
 
 
+class SearchBudgetSettings(Settings):
+    """What all replicas together may ask of one wiki."""
+
+    requests_per_minute: int = Field(
+        180,
+        ge=1,
+        description="Requests in any 60 seconds at most, bursts included. Wikimedia allows 200 to an "
+        "unauthenticated client that names its operator.",
+    )
+    burst: int = Field(10, ge=1, description="Requests that may be sent at once after a quiet time.")
+    max_in_flight: int = Field(3, ge=1, description="Requests in flight in the whole cluster.")
+    max_waiting: int = Field(
+        256, ge=1, description="Queries that wait for the budget; more fail at once."
+    )
+    lease_s: float = Field(
+        8.0, gt=0, description="A request whose replica has not reported its end by then has none."
+    )
+    pause_s: float = Field(
+        1.0,
+        gt=0,
+        description="Pause for everybody when the wiki throttles without saying for how long; doubled "
+        "each time until it answers.",
+    )
+    max_pause_s: float = Field(
+        3_600.0,
+        gt=0,
+        description="A longer Retry-After counts as this one; then the wiki is asked again.",
+    )
+    retry_share: float = Field(
+        0.15, ge=0.0, le=0.5, description="Retries per request in the long run, over all replicas."
+    )
+    failures_in_a_row: int = Field(5, ge=1, description="So many failures in a row open the circuit.")
+    failure_share: float = Field(
+        0.5, gt=0.0, le=1.0, description="So do so many failures among the last requests."
+    )
+    failure_window: int = Field(20, ge=2, description="How many last requests those are.")
+    open_s: float = Field(
+        5.0, gt=0, description="An open circuit lets one probe pass after so long; doubled if it fails."
+    )
+    max_open_s: float = Field(30.0, gt=0, description="Longest time between two probes.")
+    share_when_lost: float = Field(
+        0.1,
+        gt=0.0,
+        le=1.0,
+        description="Share of `requests_per_minute` that a replica grants itself while it cannot reach "
+        "the shared budget: at most one divided by the number of replicas.",
+    )
+
+    @model_validator(mode="after")
+    def _burst_within_a_minute(self) -> Self:
+        if self.burst >= self.requests_per_minute:
+            raise ValueError(
+                f"burst {self.burst} leaves nothing of requests_per_minute "
+                f"{self.requests_per_minute} for the rest of the minute: lower it"
+            )
+        return self
+
+    @property
+    def rate_per_s(self) -> float:
+        """Requests per second in the long run: what a full burst leaves of a minute."""
+        return (self.requests_per_minute - self.burst) / 60
+
+    def when_lost(self) -> "SearchBudgetSettings":
+        """The budget of a replica on its own."""
+        per_minute = max(2, int(self.requests_per_minute * self.share_when_lost))
+        return self.model_copy(
+            update={"requests_per_minute": per_minute, "burst": 1, "max_in_flight": 1}
+        )
+
+
+class SearchCacheSettings(Settings):
+    """Answers of a wiki that all replicas share; a bound of 0 seconds keeps none of that kind."""
+
+    ttl_s: float = Field(1_800.0, ge=0, description="An answer with a page is fresh for so long.")
+    negative_ttl_s: float = Field(90.0, ge=0, description="An answer without one is fresh for so long.")
+    stale_s: float = Field(
+        86_400.0, ge=0, description="When the wiki fails, an answer up to so old is used instead."
+    )
+    max_bytes: int = Field(64_000_000, ge=1_000, description="Bytes of all answers.")
+    max_entries: int = Field(50_000, ge=1, description="Number of answers.")
+    max_entry_bytes: int = Field(500_000, ge=1, description="A larger answer is not kept.")
+
+
 class MediaWikiSettings(Settings):
     """A MediaWiki's Action API."""
 
@@ -118,7 +201,35 @@ class MediaWikiSettings(Settings):
     )
     timeout_s: float = Field(6.0, gt=0, description="One look-up takes at most this long.")
     max_response_bytes: int = Field(4_000_000, ge=1_000, description="Longer answers are refused.")
-    max_in_flight: int = Field(3, ge=1, description="Requests in flight per replica.")
+    max_attempts: int = Field(3, ge=1, le=4, description="Requests for one query, retries included.")
+    maxlag_s: int = Field(
+        5, ge=1, description="Requests of the lane `batch` yield to a wiki whose databases lag so far."
+    )
+    budget: SearchBudgetSettings = Field(
+        default_factory=SearchBudgetSettings, description="What all replicas together may ask of it."
+    )
+    cache: SearchCacheSettings = Field(
+        default_factory=SearchCacheSettings, description="Its answers, kept for all replicas."
+    )
+
+    @property
+    def host(self) -> str:
+        """The wiki's host, as messages and metrics name it."""
+        return urlsplit(self.api_url).hostname or self.api_url
+
+    @property
+    def budget_name(self) -> str:
+        """Who counts our requests: the host, or Wikimedia, for all of its wikis together."""
+        return "wikimedia" if self.host.endswith(_WIKIMEDIA) else self.host
+
+    @model_validator(mode="after")
+    def _leases_outlast_requests(self) -> Self:
+        if self.budget.lease_s <= self.timeout_s:
+            raise ValueError(
+                f"budget.lease_s {self.budget.lease_s:g} must exceed timeout_s {self.timeout_s:g}: "
+                "else a request may outlive its place in the budget"
+            )
+        return self
 
     @model_validator(mode="after")
     def _contact_for_wikimedia(self) -> Self:

@@ -61,7 +61,7 @@ class Evaluator:
 class Searcher:
     """Always finds."""
 
-    def __init__(self, settings: object) -> None:
+    def __init__(self, settings: object, budget: object, token: object) -> None:
         """Opens nothing."""
 
     async def search(self, request: SearchRequest) -> Sequence[Document]:

@@ -39,6 +39,10 @@ STATUS_OF: Mapping[type[errors.CragError], HTTPStatus] = {
     errors.StageTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
     errors.StageFailed: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.SearchFailed: HTTPStatus.BAD_GATEWAY,
+    errors.SearchBudgetSpent: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.SearchThrottled: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.SearchCircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.SearchTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
     errors.MalformedCompletion: HTTPStatus.BAD_GATEWAY,
 }
 """One row per decision; a class without a row has its nearest ancestor's."""

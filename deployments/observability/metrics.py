@@ -1,7 +1,7 @@
 """Every metric of the application, declared once; exported by Ray from each process."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
@@ -15,6 +15,19 @@ _SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 
 _NONE = "none"
 
 Label = TypeVar("Label", bound=str)
+
+
+class BudgetState(Protocol):
+    """What the gauges show of a wiki's request budget."""
+
+    @property
+    def circuit(self) -> str: ...
+    @property
+    def tokens(self) -> float: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
 
 
 class AnswerMetrics:
@@ -172,3 +185,90 @@ class _Rising:
     def by(self, label: str, totals: Mapping[Label, float]) -> None:
         for value, total in totals.items():
             self.to(total, **{label: value})
+
+
+class SearchMetrics:
+    """Counts a wiki's request budget; keeps the backends' Protocol `PoolObserver`.
+
+    The labels are words of closed enumerations, and the host, of which an application has one.
+    """
+
+    _CIRCUITS = ("closed", "open", "half_open")
+
+    def __init__(self, host: str) -> None:
+        """Declares the metrics in this process."""
+        self._host = host
+        self._requests = Counter(
+            "crag_search_requests",
+            description="Requests sent to the wiki by how they ended.",
+            tag_keys=("host", "outcome"),
+        )
+        self._retries = Counter(
+            "crag_search_retries",
+            description="Retries asked for, by whether the retry budget allowed them.",
+            tag_keys=("host", "allowed"),
+        )
+        self._cache = Counter(
+            "crag_search_cache",
+            description="Queries by what the shared answers gave: hit, negative, stale, miss, joined.",
+            tag_keys=("host", "use"),
+        )
+        self._refused = Counter(
+            "crag_search_refused",
+            description="Queries that were refused without a request, by reason.",
+            tag_keys=("host", "reason"),
+        )
+        self._wait_seconds = Histogram(
+            "crag_search_wait_seconds",
+            description="Seconds a request waited for the budget.",
+            boundaries=_SECONDS,
+            tag_keys=("host",),
+        )
+        self._left = Gauge(
+            "crag_search_budget_left",
+            description="Requests that could be sent at once; 0 during a pause.",
+            tag_keys=("host",),
+        )
+        self._in_flight = Gauge(
+            "crag_search_in_flight", description="Requests in flight.", tag_keys=("host",)
+        )
+        self._waiting = Gauge(
+            "crag_search_waiting",
+            description="Queries that wait for the budget.",
+            tag_keys=("host",),
+        )
+        self._circuit = Gauge(
+            "crag_search_circuit",
+            description="1 for the state that the circuit is in.",
+            tag_keys=("host", "state"),
+        )
+
+    def used_cache(self, use: str, times: int = 1) -> None:
+        """Count queries by what the shared answers gave."""
+        if times:
+            self._cache.inc(times, tags={"host": self._host, "use": use})
+
+    def waited(self, seconds: float) -> None:
+        """Observe a request's wait for the budget."""
+        self._wait_seconds.observe(seconds, tags={"host": self._host})
+
+    def refused(self, reason: str) -> None:
+        """Count a query that was refused."""
+        self._refused.inc(tags={"host": self._host, "reason": reason})
+
+    def ended(self, outcome: str) -> None:
+        """Count a request's end."""
+        self._requests.inc(tags={"host": self._host, "outcome": outcome})
+
+    def retried(self, *, allowed: bool) -> None:
+        """Count a retry that was asked for."""
+        self._retries.inc(tags={"host": self._host, "allowed": "yes" if allowed else "no"})
+
+    def changed(self, state: BudgetState) -> None:
+        """Show the budget as it is now."""
+        self._left.set(state.tokens, tags={"host": self._host})
+        self._in_flight.set(state.in_flight, tags={"host": self._host})
+        self._waiting.set(state.waiting, tags={"host": self._host})
+        for name in self._CIRCUITS:
+            value = 1.0 if name == state.circuit else 0.0
+            self._circuit.set(value, tags={"host": self._host, "state": name})

@@ -44,7 +44,7 @@ def files_with(pattern: str) -> set[str]:
         (r"\.remote\(", {"deployments/clients.py"}),
         (r"\.bind\(\*?\w", {"deployments/app.py", "deployments/local.py"}),
         # the MediaWiki client reads the statuses of others
-        (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/wikipedia/mediawiki.py"}),
+        (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/wikipedia/retry.py"}),
         (r"ray\.util\.metrics", {"deployments/observability/metrics.py"}),
         (r"^from __future__ import annotations", set()),
         (

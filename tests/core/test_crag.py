@@ -14,7 +14,11 @@ from crag_core.errors import (
     PromptTooLong,
     QualityBelowMinimum,
     RetrievalFailed,
+    SearchBudgetSpent,
+    SearchCircuitOpen,
     SearchFailed,
+    SearchThrottled,
+    SearchTimedOut,
     StageTimedOut,
     StageUnavailable,
 )
@@ -156,6 +160,10 @@ async def test_the_trace_holds_scores_thresholds_and_stages() -> None:
     ("outage", "reason"),
     [
         (SearchFailed("wiki says 503"), "search_failed"),
+        (SearchBudgetSpent("no request left"), "search_budget_spent"),
+        (SearchThrottled("wiki says 429"), "search_throttled"),
+        (SearchCircuitOpen("wiki is down"), "search_circuit_open"),
+        (SearchTimedOut("wiki is slow"), "search_timed_out"),
         (StageTimedOut("too slow"), "search_timed_out"),
         (StageUnavailable("no replica"), "search_unavailable"),
         (Overloaded("queue full"), "search_overloaded"),

@@ -28,6 +28,10 @@ CONTRACT = {
     "retrieval_failed": 500,
     "evaluation_failed": 500,
     "search_failed": 502,
+    "search_budget_spent": 429,
+    "search_throttled": 503,
+    "search_circuit_open": 503,
+    "search_timed_out": 504,
     "generation_failed": 500,
     "malformed_completion": 502,
 }

@@ -1,15 +1,19 @@
 """Config files: each is a Serve config and builds the application, without a model being opened."""
 
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
+from ray.serve import Application
 from ray.serve.schema import ServeDeploySchema
 
 from crag_core.errors import SettingsError
-from deployments.app import build_app
+from deployments.app import MEDIAWIKI_TOKEN, build_app
+from deployments.clients import SearchBudgetClient
 from deployments.local import app_settings, load_config, refuse_port_in_use
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +25,22 @@ def args_of(path: Path) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     args: dict[str, Any] = content["applications"][0]["args"]
     return args
+
+
+def parts_of(part: Any) -> Iterator[Any]:
+    """Whatever an application's deployments were bound to, at any depth."""
+    yield part
+    inner: Any = ()
+    if isinstance(part, Application):
+        inner = [*part._bound_deployment.init_args, *part._bound_deployment.init_kwargs.values()]
+    elif isinstance(part, list | tuple):
+        inner = part
+    elif isinstance(part, dict):
+        inner = part.values()
+    elif is_dataclass(part) or isinstance(part, SearchBudgetClient):
+        inner = vars(part).values()
+    for each in inner:
+        yield from parts_of(each)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -43,6 +63,19 @@ def test_a_misspelt_setting_is_named() -> None:
     args = args_of(ROOT / "configs/embedded.yaml")
     args["generator"]["modell"] = args["generator"].pop("model")
     with pytest.raises(ValidationError, match=r"generator.modell"):
+        build_app(args)
+
+
+def test_the_wikis_token_comes_from_the_environment_and_is_shown_to_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(MEDIAWIKI_TOKEN, "s3cret")
+    args = args_of(ROOT / "serve_config.yaml")
+    (token,) = {part for part in parts_of(build_app(args)) if isinstance(part, SecretStr)}
+    assert token.get_secret_value() == "s3cret"
+    assert "s3cret" not in repr(token)
+    args["searcher"]["mediawiki"]["token"] = "s3cret"
+    with pytest.raises(ValidationError, match="searcher.mediawiki.token"):
         build_app(args)
 
 

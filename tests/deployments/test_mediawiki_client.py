@@ -11,17 +11,20 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
-from crag_core.errors import SearchFailed
+from crag_core.errors import SearchFailed, SettingsError
 from crag_core.types import Document, DocumentSource
-from deployments.backends.wikipedia.mediawiki import MediaWiki, retry_after_s, user_agent
+from deployments.backends.wikipedia.mediawiki import MediaWiki, open_transport
 from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
     readable_documents,
     search_parameters,
 )
-from deployments.settings import MediaWikiSettings
+from deployments.backends.wikipedia.retry import retry_after_s
+from deployments.backends.wikipedia.session import user_agent
+from deployments.settings import MediaWikiSettings, SearchBudgetSettings
 
 HOST = "en.wikipedia.org"
 
@@ -191,7 +194,11 @@ async def new_wiki() -> AsyncIterator[NewWiki]:
         servers.append(TestServer(app, host="localhost"))
         await servers[-1].start_server()
         url = f"http://localhost:{servers[-1].port}/w/api.php"
-        wiki.settings = MediaWikiSettings(api_url=url, max_in_flight=2, max_response_bytes=100_000)
+        wiki.settings = MediaWikiSettings(
+            api_url=url,
+            max_response_bytes=100_000,
+            budget=SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=2),
+        )
         return wiki
 
     yield new
@@ -224,12 +231,38 @@ async def test_cookies_are_sent_back_while_the_session_is_open(new_wiki: NewWiki
 
     wiki = await new_wiki(with_cookie)
     client = MediaWiki(wiki.settings)
-    for _ in range(2):
-        await client.search("ship", limit=1, timeout_s=5)
+    for query in ("ship", "sea"):
+        await client.search(query, limit=1, timeout_s=5)
     await client.close()
-    await client.search("ship", limit=1, timeout_s=5)
+    await client.search("land", limit=1, timeout_s=5)
     await client.close()
     assert wiki.cookies == ["", "WMF-Uniq=1", ""]
+
+
+async def test_a_token_goes_to_the_wiki_and_is_shown_to_nobody(
+    new_wiki: NewWiki, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = []
+
+    async def refusing(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(status=403, text=f"go away, {seen[-1]}")
+
+    caplog.set_level("DEBUG")
+    wiki, token = await new_wiki(refusing), SecretStr("s3cret")
+    client = MediaWiki(wiki.settings, open_transport(wiki.settings, token=token))
+    with pytest.raises(SearchFailed) as failure:
+        await client.search("ship", limit=1, timeout_s=5)
+    await client.close()
+    assert seen == ["Bearer s3cret"]
+    assert "s3cret" not in f"{failure.value.message} {caplog.text} {token!r} {vars(client)}"
+
+
+def test_a_token_never_travels_in_the_open() -> None:
+    settings = MediaWikiSettings(api_url="http://wiki.example/w/api.php")
+    with pytest.raises(SettingsError, match=r"token for wiki\.example would travel in the open"):
+        open_transport(settings, token=SecretStr("s3cret"))
+    open_transport(MediaWikiSettings(api_url="https://wiki.example/w/api.php"), token=SecretStr("s"))
 
 
 async def test_a_compressed_answer_counts_as_long_as_it_is_unpacked(new_wiki: NewWiki) -> None:
@@ -253,14 +286,15 @@ async def test_a_cancelled_search_stays_cancelled_and_frees_its_slot(new_wiki: N
         raise AssertionError("the client should have hung up")
 
     wiki = await new_wiki(never)
-    client = MediaWiki(wiki.settings.model_copy(update={"max_in_flight": 1}))
+    budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1)
+    client = MediaWiki(wiki.settings.model_copy(update={"budget": budget}))
     search = asyncio.create_task(client.search("ship", limit=1, timeout_s=5))
     await reached.wait()
     search.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search
     wiki.answer = nothing_found
-    assert await client.search("ship", limit=1, timeout_s=1) == []
+    assert await client.search("ship", limit=1, timeout_s=5) == []
     await client.close()
 
 

@@ -14,6 +14,8 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 SNAPSHOT = _REPOSITORY / "examples" / "encyclopedia" / "snapshot.jsonl"
 _CACHE = os.environ.get("CRAG_MEDIAWIKI_CACHE") or _REPOSITORY / ".cache" / "mediawiki"
 
+BUDGET = {"requests_per_minute": 60_000}  # the tests are not Wikimedia's guests
+
 NewClient = Callable[..., MediaWiki]
 
 
@@ -43,7 +45,7 @@ async def new_client(mediawiki: LocalWiki) -> AsyncIterator[NewClient]:
     clients = []
 
     def new(**settings: object) -> MediaWiki:
-        defaults = {"api_url": mediawiki.api_url, "contact": "ops@crag-serve.example"}
+        defaults = {"api_url": mediawiki.api_url, "contact": "ops@crag-serve.example", "budget": BUDGET}
         clients.append(MediaWiki(MediaWikiSettings.model_validate(defaults | settings)))
         return clients[-1]
 

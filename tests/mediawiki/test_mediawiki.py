@@ -265,11 +265,22 @@ async def test_a_stalled_answer_ends_at_the_time_limit(
     assert time.monotonic() - started < 1.5
 
 
-async def test_a_redirect_is_named_and_not_followed(mediawiki: LocalWiki, new_client: NewClient) -> None:
-    inside = f"http://localhost:{mediawiki.port}/internal"
+@pytest.mark.parametrize(
+    ("location", "host"),
+    [
+        ("http://localhost/internal", "localhost"),
+        ("http://169.254.169.254/latest/meta-data/", r"169\.254\.169\.254"),
+        ("//[::1]:8080/", "::1"),
+        ("file:///etc/passwd", "an address without a host"),
+        ("http://[broken/", "an address that cannot be read"),
+    ],
+)
+async def test_a_redirect_is_named_and_not_followed(
+    mediawiki: LocalWiki, new_client: NewClient, location: str, host: str
+) -> None:
     with (
-        mediawiki.fault(times=1, status=302, headers={"Location": inside}),
-        pytest.raises(SearchFailed, match="redirects to localhost"),
+        mediawiki.fault(times=1, status=302, headers={"Location": location}),
+        pytest.raises(SearchFailed, match=f"redirects to {host}, which is not followed"),
     ):
         await new_client().search("Dracula", limit=1, timeout_s=5)
     assert len(mediawiki.requests) == 1

@@ -41,6 +41,7 @@ _OPERATORS = re.compile(
     r"|&&"
     r"|[\x00-\x1f\x7f\ud800-\udfff]"  # no text: control characters, halves of surrogate pairs
 )
+_CODE = re.compile(r"[\w-]{1,80}")
 _BOOLEANS = re.compile(r"\b(?:AND|OR|NOT)\b")
 
 
@@ -112,6 +113,19 @@ def readable_documents(answer: QueryAnswer, host: str) -> list[Document]:
         for page in pages
         if page.is_readable
     ]
+
+
+def names_a_page(answer: QueryAnswer) -> bool:
+    """Whether the answer names a page that exists; else it says that there is nothing."""
+    return any(page.pageid is not None for page in answer.query.pages)
+
+
+def error_code(answer: QueryAnswer, header: str | None) -> str | None:
+    """The API error's code, `unknown` if it is no word; the header tells of errors in any format."""
+    code = answer.errors[0].code if answer.errors else header
+    if code is None:
+        return None
+    return code if _CODE.fullmatch(code) else "unknown"
 
 
 def _is_web_address_on(host: str, url: str) -> bool:

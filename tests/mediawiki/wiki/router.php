@@ -3,6 +3,7 @@
 // and answers with the fault that a test has asked for.
 $root = getenv( 'WIKI_ROOT' );
 $request = [
+	'method' => $_SERVER['REQUEST_METHOD'],
 	'uri' => $_SERVER['REQUEST_URI'],
 	'user_agent' => $_SERVER['HTTP_USER_AGENT'] ?? '',
 	'accept_encoding' => $_SERVER['HTTP_ACCEPT_ENCODING'] ?? '',

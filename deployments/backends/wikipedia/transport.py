@@ -1,0 +1,85 @@
+"""Queries to a wiki as if it were reliable: shared, paced, retried, remembered."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from crag_core.context import Lane
+from deployments.backends.wikipedia.budget import SearchBudget, Verdict
+from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
+from deployments.backends.wikipedia.query_call import QueryCall, too_late
+from deployments.backends.wikipedia.query_key import query_key
+from deployments.backends.wikipedia.session import Connection
+from deployments.backends.wikipedia.single_flight import Deadline, SingleFlight
+from deployments.settings import MediaWikiSettings
+
+
+class QueryTransport(Protocol):
+    """Takes the Action API's parameters to a wiki and brings the answer; raises SearchFailed."""
+
+    async def query(
+        self, parameters: Mapping[str, str], *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
+    ) -> QueryAnswer: ...
+
+
+class PooledTransport:
+    """A QueryTransport over one connection of this process and a budget that many processes share."""
+
+    def __init__(
+        self, settings: MediaWikiSettings, connection: Connection, budget: SearchBudget
+    ) -> None:
+        """Sends nothing yet."""
+        self._settings = settings
+        self._connection = connection
+        self._budget = budget
+        self._flights: SingleFlight[tuple[bytes, Lane], bytes] = SingleFlight()
+        self._loose_ends: set[asyncio.Task[Verdict]] = set()
+
+    async def query(
+        self, parameters: Mapping[str, str], *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
+    ) -> QueryAnswer:
+        """The wiki's answer within `timeout_s`, or within the settings' limit for one look-up.
+
+        Equal queries at the same time become one request. Raises SearchFailed, or the child of it that
+        says whether budget, wiki or time gave out.
+        """
+        body = await self.fetch(parameters, timeout_s=timeout_s, lane=lane)
+        return QueryAnswer.model_validate_json(body)
+
+    async def fetch(
+        self,
+        parameters: Mapping[str, str],
+        *,
+        timeout_s: float,
+        lane: Lane = Lane.INTERACTIVE,
+        is_shared: bool = True,
+    ) -> bytes:
+        """As `query`, but the answer's JSON; what is not shared is not remembered either."""
+        limit_s = max(0.0, min(timeout_s, self._settings.timeout_s))
+        at_s = asyncio.get_running_loop().time() + limit_s
+        key = query_key(self._settings.api_url, parameters)
+
+        async def work(deadline: Deadline) -> bytes:
+            call = QueryCall(
+                settings=self._settings,
+                connection=self._connection,
+                budget=self._budget,
+                loose_ends=self._loose_ends,
+                parameters=parameters,
+                key=key if is_shared else None,
+                lane=lane,
+                deadline=deadline,
+                limit_s=limit_s,
+            )
+            return await call.answer()
+
+        try:
+            return await self._flights.join((key, lane), at_s, work)
+        except TimeoutError as error:
+            raise too_late(self._settings.host, limit_s).error() from error
+
+    async def close(self) -> None:
+        """Close the connections, once what had to be reported is reported."""
+        if self._loose_ends:
+            await asyncio.wait(self._loose_ends, timeout=1.0)
+        await self._connection.close()

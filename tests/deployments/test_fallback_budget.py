@@ -1,0 +1,134 @@
+"""A replica whose shared budget is out of reach."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.simulated_time import run_simulated
+from deployments.backends.wikipedia.budget import (
+    Acquire,
+    BudgetLost,
+    Entry,
+    Known,
+    Lease,
+    Outcome,
+    Refusal,
+    Refused,
+    Report,
+    Verdict,
+)
+from deployments.backends.wikipedia.fallback_budget import FallbackBudget
+from deployments.backends.wikipedia.shared_pool import SharedPool
+from deployments.settings import MediaWikiSettings, SearchBudgetSettings
+
+SETTINGS = MediaWikiSettings(
+    api_url="http://wiki.example/w/api.php",
+    budget=SearchBudgetSettings(requests_per_minute=180, share_when_lost=0.1),
+)
+
+
+@dataclass
+class FarBudget:
+    """A shared budget that is out of reach while `is_lost`."""
+
+    pool: SharedPool
+    is_lost: bool = False
+    calls: int = 0
+    reports: list[Report] = field(default_factory=list)
+
+    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+        self._reach()
+        return await self.pool.acquire(ask)
+
+    async def report(self, report: Report) -> Verdict:
+        self._reach()
+        self.reports.append(report)
+        return await self.pool.report(report)
+
+    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        self._reach()
+        return await self.pool.recall(keys)
+
+    async def remember(self, entries: Sequence[Entry]) -> None:
+        self._reach()
+        await self.pool.remember(entries)
+
+    def _reach(self) -> None:
+        self.calls += 1
+        if self.is_lost:
+            raise BudgetLost("gone")
+
+
+def budgets() -> tuple[FarBudget, FallbackBudget]:
+    clock = asyncio.get_running_loop().time
+    far = FarBudget(SharedPool(SETTINGS, clock=clock))
+    return far, FallbackBudget(far, SETTINGS, clock)
+
+
+async def leases_of_a_minute(budget: FallbackBudget) -> int:
+    loop = asyncio.get_running_loop()
+    until_s, leases = loop.time() + 60, 0
+    while loop.time() < until_s:
+        reply = await budget.acquire(Acquire(None, 1.0))
+        if isinstance(reply, Lease):
+            leases += 1
+            await budget.report(Report(reply.flight, Outcome.OK))
+        else:
+            assert isinstance(reply, Refused) and reply.reason is Refusal.BUDGET_SPENT
+            await asyncio.sleep(0.5)
+    return leases
+
+
+def test_without_the_shared_budget_a_replica_sends_a_small_share_and_no_more() -> None:
+    async def main() -> None:
+        far, budget = budgets()
+        far.is_lost = True
+        assert 10 <= await leases_of_a_minute(budget) <= 18
+
+    run_simulated(main())
+
+
+def test_a_lost_budget_is_asked_again_now_and_then_and_used_when_it_is_back() -> None:
+    async def main() -> None:
+        far, budget = budgets()
+        await asyncio.sleep(60)
+        far.is_lost = True
+        for _ in range(50):
+            await budget.acquire(Acquire(b"key", 0.0))
+        assert far.calls == 1
+        far.is_lost = False
+        await asyncio.sleep(3)
+        reply = await budget.acquire(Acquire(b"key", 1.0))
+        assert isinstance(reply, Lease) and far.pool.knows(reply.flight)
+
+    run_simulated(main())
+
+
+def test_a_lease_is_reported_to_whoever_gave_it() -> None:
+    async def main() -> None:
+        far, budget = budgets()
+        await asyncio.sleep(60)
+        shared = await budget.acquire(Acquire(b"first", 1.0))
+        far.is_lost = True
+        own = await budget.acquire(Acquire(b"second", 1.0))
+        assert isinstance(shared, Lease) and isinstance(own, Lease)
+        far.is_lost = False
+        await asyncio.sleep(3)
+        await budget.report(Report(own.flight, Outcome.OK, body=b"{}"))
+        await budget.report(Report(shared.flight, Outcome.OK, body=b"{}"))
+        assert [report.flight for report in far.reports] == [shared.flight]
+
+    run_simulated(main())
+
+
+def test_a_report_that_cannot_arrive_is_no_failure_of_the_query() -> None:
+    async def main() -> None:
+        far, budget = budgets()
+        lease = await budget.acquire(Acquire(b"key", 5.0))
+        assert isinstance(lease, Lease)
+        far.is_lost = True
+        assert await budget.report(Report(lease.flight, Outcome.OK, body=b"{}")) == Verdict()
+        await budget.remember([Entry(b"title", b"{}")])
+        assert await budget.recall([b"title", b"other"]) == {b"title": b"{}"}
+
+    run_simulated(main())
