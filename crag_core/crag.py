@@ -11,8 +11,8 @@ from crag_core.context import RequestContext
 from crag_core.degrade import SEARCH_OUTAGES, without_search
 from crag_core.generation import AnswerWriter, Evidence
 from crag_core.protocols import Ask, Evaluation, Evaluator, Retriever, Searcher
-from crag_core.queries import search_query
 from crag_core.refinement import KnowledgeRefiner, documents_to_refine, min_strip_score
+from crag_core.searching import KnowledgeSearch, Searched, sought_for
 from crag_core.settings import ActionThresholds, CragSettings
 from crag_core.trace import Recorder
 from crag_core.types import (
@@ -60,7 +60,7 @@ class Crag:
         recorder.evaluated(documents, evaluation, thresholds, minimum)
         action = trigger_action(evaluation.scores, thresholds)
         evidence = await _Gathering(self, ctx, ask, settings, recorder).gather(
-            action, documents, evaluation, thresholds
+            action, documents, evaluation, thresholds, minimum
         )
         async with aclosing(
             self.writer.write(ctx, ask.question, evidence, settings, recorder)
@@ -95,6 +95,7 @@ class _Gathering:
         documents: Sequence[Document],
         evaluation: Evaluation,
         thresholds: ActionThresholds,
+        strip_min_score: float,
     ) -> Evidence:
         chosen = documents_to_refine(
             action, documents, evaluation.scores, thresholds, self.settings.refinement
@@ -111,10 +112,11 @@ class _Gathering:
             case Action.CORRECT:
                 internal = await self._refine(Stage.REFINE_INTERNAL, chosen, scores)
             case Action.INCORRECT:
-                external, pages = await self._external()
+                external, pages = await self._external(documents, thresholds, strip_min_score)
             case Action.AMBIGUOUS:
                 internal, (external, pages) = await _both(
-                    self._refine(Stage.REFINE_INTERNAL, chosen, scores), self._external()
+                    self._refine(Stage.REFINE_INTERNAL, chosen, scores),
+                    self._external(documents, thresholds, strip_min_score),
                 )
         used = {scored.strip.document_id for scored in internal}
         return Evidence(
@@ -130,26 +132,45 @@ class _Gathering:
             without=self.settings.no_evidence,
         )
 
-    async def _external(self) -> tuple[tuple[ScoredStrip, ...], Sequence[Document]]:
-        pages = await self._search()
-        return await self._refine(Stage.REFINE_EXTERNAL, pages, {}), pages
-
-    async def _search(self) -> Sequence[Document]:
+    async def _external(
+        self, context: Sequence[Document], thresholds: ActionThresholds, strip_min_score: float
+    ) -> tuple[tuple[ScoredStrip, ...], Sequence[Document]]:
         if not self.settings.search:
+            return (), ()
+        searched = await self._search(context, thresholds)
+        pages: Sequence[Document] = searched.documents
+        strips = await self._refine(Stage.REFINE_EXTERNAL, pages, {})
+        if self.settings.searching.whole_pages and pages and best_score(strips) < strip_min_score:
+            best = strips[0].strip.document_id if strips else pages[0].id
+            page = next(page for page in pages if page.id == best)
+            if paragraphs := await self._read(searched, page):
+                pages = (*pages, *paragraphs)
+                strips = await self._refine(Stage.REFINE_EXTERNAL, pages, {})
+        return strips, pages
+
+    async def _search(self, context: Sequence[Document], thresholds: ActionThresholds) -> Searched:
+        search = KnowledgeSearch(self.crag.searchers, self.crag.evaluator, self.settings.searching)
+        return await search.search(
+            self.ctx,
+            sought_for(self.ask.question, context),
+            self.recorder,
+            limit=self.settings.search_limit,
+            thresholds=thresholds,
+        )
+
+    async def _read(self, searched: Searched, page: Document) -> Sequence[Document]:
+        """The page in full; when that fails its lead has to do."""
+        if searched.source is None:
             return ()
-        query = search_query(self.ask.question.text)
-        self.recorder.search_query = query
-        for searcher in self.crag.searchers:
-            self.recorder.search_calls += 1
-            try:
-                with self.recorder.stage(Stage.SEARCH):
-                    pages = await searcher.search(self.ctx, query, limit=self.settings.search_limit)
-            except SEARCH_OUTAGES as outage:
-                self.recorder.degraded.append(without_search(outage))
-            else:
-                self.recorder.searched(pages)
-                return pages
-        return ()
+        self.recorder.search_calls += 1
+        try:
+            with self.recorder.stage(Stage.SEARCH):
+                paragraphs = await searched.source.read(self.ctx, page)
+        except SEARCH_OUTAGES as outage:
+            self.recorder.degraded.append(without_search(outage))
+            return ()
+        self.recorder.read()
+        return paragraphs
 
     async def _refine(
         self, stage: Stage, documents: Sequence[Document], scores: dict[str, float]
@@ -166,6 +187,12 @@ class _Gathering:
                 self.settings.refinement,
                 self.recorder,
             )
+
+
+def best_score(strips: Sequence[ScoredStrip]) -> float:
+    """The best score among strips."""
+    scores = (scored.score for scored in strips if scored.score is not None)
+    return max(scores, default=float("-inf"))
 
 
 async def _both(

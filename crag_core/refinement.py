@@ -94,8 +94,9 @@ class KnowledgeRefiner:
             for strip in strips
         ]
         kept = select(scored, settings, min_strip_score(evaluation, settings))
+        recorder.fallbacks.pop(stage, None)
         if not kept and settings.fallback is StripFallback.BEST_DOCUMENT:
-            recorder.fallback = settings.fallback.value
+            recorder.fallbacks[stage] = settings.fallback.value
             kept = (
                 await asyncio.to_thread(_best_document, documents, scored, document_scores, settings),
             )

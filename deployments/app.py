@@ -47,6 +47,7 @@ def build_app(args: dict[str, Any]) -> Application:
         retriever,
         evaluator,
         searchers,
+        settings.crag.searching,
         settings.api,
     )
     return application

@@ -5,16 +5,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crag_core.context import RequestContext
-from crag_core.protocols import Ask, Evaluation
+from crag_core.protocols import Ask, Evaluation, SearchResult
+from crag_core.queries.plan import Sought
 from crag_core.settings import ActionThresholds
 from crag_core.types import (
     Answer,
     Completion,
     Document,
+    FoundPage,
     Passage,
     Prompt,
     Sampling,
     Score,
+    SearchQuery,
+    Strategy,
     TokenUsage,
 )
 
@@ -85,17 +89,31 @@ class FakeEvaluator:
 
 @dataclass
 class FakeSearcher:
-    """Returns its pages, the first `limit` of them."""
+    """Finds its pages, the first `limit` of them, all by one strategy; reading one gives its paragraphs."""
 
     pages: Sequence[Document] = ()
     error: Exception | None = None
-    queries: list[str] = field(default_factory=list)
+    strategy: Strategy = Strategy.DIRECT
+    paragraphs: Sequence[Document] = ()
+    read_error: Exception | None = None
+    sought: list[Sought] = field(default_factory=list)
+    pages_read: list[str] = field(default_factory=list)
 
-    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
-        self.queries.append(query)
+    async def search(self, ctx: RequestContext, sought: Sought, *, limit: int) -> SearchResult:
+        self.sought.append(sought)
         if self.error:
             raise self.error
-        return self.pages[:limit]
+        query = SearchQuery("Feilden", Strategy.DIRECT, "Feilden", "X's P")
+        found = tuple(FoundPage(page, query, self.strategy) for page in self.pages)
+        if self.strategy is not Strategy.DISAMBIGUATION:
+            found = found[:limit]
+        return SearchResult(found, (query,), requests=1)
+
+    async def read(self, ctx: RequestContext, page: Document) -> Sequence[Document]:
+        self.pages_read.append(page.id)
+        if self.read_error:
+            raise self.read_error
+        return self.paragraphs
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from crag_core.queries.wording import word_set
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionKind:
@@ -9,11 +11,14 @@ class QuestionKind:
 
     `qualifiers` are what titles of such pages have in parentheses, the most likely first. A page's
     lead holds one of `lead_words` when the page is of that kind; without any, every page will do.
+    Where titles tell the kind, `X (film)` is the film X; where they do not, as with people,
+    `X (politician)` is only a guess at which X is meant.
     """
 
     name: str
     qualifiers: tuple[str, ...] = ()
     lead_words: frozenset[str] = frozenset()
+    is_told_by_title: bool = True
 
     def fits(self, lead: str) -> bool:
         """Whether a page with this lead may be of the kind."""
@@ -24,21 +29,24 @@ def _words(text: str) -> set[str]:
     return {word.strip(".,;:()[]\"'“”’").casefold() for word in text.replace("-", " ").split()}
 
 
-_SCREEN = frozenset(
-    "film films movie movies documentary miniseries telefilm series television tv episode sitcom anime "
-    "short drama comedy thriller western serial show featurette cartoon directed".split()
+_SCREEN = word_set(
+    "film films movie movies documentary miniseries telefilm series television tv episode "
+    "sitcom anime short drama comedy thriller western serial show featurette cartoon "
+    "directed"
 )
-_MUSIC = frozenset(
-    "song songs single album ep opera operetta musical symphony concerto ballet suite score soundtrack "
-    "composition piece track band music cantata oratorio quartet sonata aria hymn anthem recorded".split()
+_MUSIC = word_set(
+    "song songs single album ep opera operetta musical symphony concerto ballet suite score "
+    "soundtrack composition piece track band music cantata oratorio quartet sonata aria hymn "
+    "anthem recorded"
 )
-_WRITING = frozenset(
-    "novel novella book books play poem poetry story stories collection comic comics manga essay memoir "
-    "autobiography biography magazine newspaper series trilogy epic treatise tragedy written published "
-    "fiction nonfiction anthology fable saga text work journal libretto graphic".split()
+_WRITING = word_set(
+    "novel novella book books play poem poetry story stories collection comic comics manga "
+    "essay memoir autobiography biography magazine newspaper series trilogy epic treatise "
+    "tragedy written published fiction nonfiction anthology fable saga text work journal "
+    "libretto graphic"
 )
-_PERSON = frozenset(
-    "born died was is politician player footballer actor actress singer writer bishop artist saint".split()
+_PERSON = word_set(
+    "born died was is politician player footballer actor actress singer writer bishop artist saint"
 )
 _PEOPLE = (
     "politician", "footballer", "musician", "actor", "singer", "bishop", "author", "athlete",
@@ -58,15 +66,22 @@ GENRE = QuestionKind(
     "genre",
     ("album", "song", "film", "EP", "TV series", "band", "novel", "soundtrack", "video game"),
     _MUSIC | _SCREEN | _WRITING
-    | frozenset("game games singer musician musicians group duo trio rapper studio label".split()),
+    | word_set(
+    "game games singer musician musicians group duo trio rapper studio label"
+),
 )  # fmt: skip
-COUNTRY = QuestionKind("country", ("town", "village", "city", "municipality", "district"))
-CAPITAL = QuestionKind("capital", ("city", "town", "country", "province", "district"))
-CITY = QuestionKind("city", ("city", "town", "municipality"))
-PERSON = QuestionKind("person", _PEOPLE, _PERSON)
+COUNTRY = QuestionKind(
+    "country", ("town", "village", "city", "municipality", "district"), is_told_by_title=False
+)
+CAPITAL = QuestionKind(
+    "capital", ("city", "town", "country", "province", "district"), is_told_by_title=False
+)
+CITY = QuestionKind("city", ("city", "town", "municipality", *_PEOPLE), is_told_by_title=False)
+PERSON = QuestionKind("person", _PEOPLE, _PERSON, is_told_by_title=False)
 SPORT = QuestionKind(
     "sport",
     ("footballer", "soccer", "basketball", "ice hockey", "cricketer", "tennis", "athlete"),
+    is_told_by_title=False,
 )
 
 FILM = QuestionKind("film", ("film", "movie"), _SCREEN)

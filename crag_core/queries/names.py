@@ -8,6 +8,7 @@ from crag_core.queries.wording import (
     FOREIGN_QUESTION_WORDS,
     QUESTION_WORDS,
     STOP_WORDS,
+    word_set,
 )
 
 _QUOTED = re.compile(
@@ -16,10 +17,10 @@ _QUOTED = re.compile(
     r"|[\u300c\u300e]([^\u300d\u300f]{1,120})[\u300d\u300f]"
     r"|(?<![\w\u2019'])'([^']{2,120})'(?!\w)"
 )
-_TOKEN = re.compile(r"[^\s,;:()?!\"\u201c\u201d]+|\([^()]*\)|[,;:?!]")
-_CONNECTORS = frozenset(
-    "of the and & in on for de la le les el los las da do dos das di du des del della van der den von "
-    "und et y e i a al bin ibn und to at with upon from vs".split()
+_TOKEN = re.compile(r"[^\s,;:()?\"\u201c\u201d]+|\([^()]*\)|[,;:?]")
+_CONNECTORS = word_set(
+    "of the and & in on for de la le les el los las da do dos das di du des del della van "
+    "der den von und et y e i a al bin ibn und to at with upon from vs"
 )
 _SKIPPED_FIRST = STOP_WORDS | QUESTION_WORDS | AUXILIARIES | FOREIGN_QUESTION_WORDS | {"both", "between"}
 _POSSESSIVE = re.compile(r"['\u2019]s?$")
@@ -55,7 +56,9 @@ def capitalised_names(text: str) -> list[str]:
     """
     names = []
     for run in _runs(text):
-        name = _POSSESSIVE.sub("", " ".join(run)).strip(" .&-") if not _ends_initial(run) else " ".join(run)
+        name = (
+            _POSSESSIVE.sub("", " ".join(run)).strip(" .&-") if not _ends_initial(run) else " ".join(run)
+        )
         if len(name) > 1:
             names += _split_at_and(name)
     return list(dict.fromkeys(names))

@@ -29,12 +29,14 @@ class Sought:
 class SearchPlan:
     """Ranked queries: page titles to look up together, and full-text queries, one at a time.
 
-    `entities` are the names that the question is about, best first; `kind` is what it asks of them.
+    `entities` are the names that the question is about, best first, of which `needed` must have a
+    page; `kind` is what it asks of them.
     """
 
     entities: tuple[str, ...]
     kind: QuestionKind = ANY
     queries: tuple[SearchQuery, ...] = ()
+    needed: int = 1
 
     @property
     def titles(self) -> tuple[SearchQuery, ...]:

@@ -8,7 +8,7 @@ from itertools import chain, zip_longest
 from crag_core.queries.kinds import ANY
 from crag_core.queries.names import asian_topic, capitalised_names, quoted_names
 from crag_core.queries.plan import EntityFinder, SearchPlan, Sought
-from crag_core.queries.templates import Matched, matches
+from crag_core.queries.templates import OF_TWO, Matched, matches
 from crag_core.queries.wording import (
     AUXILIARIES,
     QUESTION_WORDS,
@@ -113,16 +113,17 @@ def _plan(
     direct = [query for each in (*found, *spare) for query in _direct(each)]
     hinted = [query for each in found for query in _hinted(each, hints)]
     typed = chain.from_iterable(zip_longest(*(_typed(each) for each in found)))
-    searches = [
-        SearchQuery(each.entity, Strategy.SEARCH, each.entity, each.reason) for each in found
-    ]
-    rest = SearchQuery(question, Strategy.SEARCH, "", "the question without its question words")
+    searches = [SearchQuery(each.entity, Strategy.SEARCH, each.entity, each.reason) for each in found]
+    entities = tuple(dict.fromkeys(each.entity for each in found))
+    about = entities[0] if entities else question
+    rest = SearchQuery(question, Strategy.SEARCH, about, "the question without its question words")
     queries = [*direct, *hinted, *filter(None, typed), *searches, rest]
     unique = {(query.strategy is Strategy.SEARCH, query.text): query for query in reversed(queries)}
     return SearchPlan(
-        entities=tuple(dict.fromkeys(each.entity for each in found)),
+        entities=entities,
         kind=found[0].kind if found else ANY,
         queries=tuple(reversed(unique.values())),
+        needed=2 if len(found) > 1 and found[0].reason in OF_TWO else 1,
     )
 
 
@@ -169,4 +170,3 @@ def _choice_plan(text: str, sought: Sought) -> SearchPlan:
     direct = [query for each in names for query in _direct(each)]
     search = SearchQuery(" ".join(words[:_SEARCH_WORDS]), Strategy.SEARCH, "", "content words")
     return SearchPlan((), ANY, (*direct, *([search] if search.text else [])))
-

@@ -4,7 +4,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crag_core.queries.kinds import ANY, QuestionKind, kind_of
+from crag_core.queries.kinds import (
+    ANY,
+    AUTHOR,
+    CAPITAL,
+    COMPOSER,
+    DIRECTOR,
+    PERSON,
+    PRODUCER,
+    SCREENWRITER,
+    QuestionKind,
+    kind_of,
+)
 from crag_core.queries.wording import without_article
 
 _IS = r"(?:is|was|are|were|['\u2019]s)"
@@ -27,11 +38,16 @@ _LEADING_NOUN = re.compile(
     r"(?=[\"'\u201c\u2018A-Z0-9\u00c0-\u00de])",
     re.IGNORECASE,
 )
-_LEADING_NOUN_SAFE = re.compile(r"^(?:the )?(?:\d{4} )?(?P<noun>[a-z][a-z ]*?) (?=[^a-z])")
 _NESTED = re.compile(
     r"^(?:the |an? )?(?P<property>[a-z][\w -]{2,40}?) (?:of|for|in|behind|from) (?P<rest>.+)$"
 )
-_TITLE_NUMBER = re.compile(r"^\d")
+_LEADS_ON = (PERSON, DIRECTOR, AUTHOR, COMPOSER, SCREENWRITER, PRODUCER, CAPITAL)
+"""Kinds whose property is an entity itself, of which something else may be asked."""
+
+
+_FIRST_OF_TWO, _BOTH_OF_TWO = "first of two", "both of two"
+OF_TWO = (_FIRST_OF_TWO, _BOTH_OF_TWO)
+"""Templates with two entities, both of which are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,64 +70,65 @@ def _template(name: str, pattern: str) -> _Template:
     return _Template(name, re.compile(f"^{pattern}$", re.IGNORECASE))
 
 
+_LOWER = r"(?-i:[a-z][a-z -]*)"
+_DONE = (
+    r"(?-i:[a-z]+ed|born|found|set|held|made|built|spoken|written|from|in|on|part of|a part of|an example of|"
+    r"born in|located in|known|sung|shot|won|fought|grown|taught)(?-i: in| at| on| for| by| as| to)?"
+)
+_PREPOSITION = r"(?:(?:in|at|on|from|to|of|for|with|by|under|during|after) )?"
+
 _TEMPLATES = (
-    _template("first of two", r"(?:which|what|who|whose)\b(?P<property>.*?)[,:] ?(?P<a>[^,]+?),? or (?P<b>[^,]+)"),
+    _template(_FIRST_OF_TWO, r"(?:which|what|who|whose)\b(?P<property>.*?)[,:] ?(?P<a>[^,]+?),? or (?P<b>[^,]+)"),
     _template(
-        "first of two",
+        _FIRST_OF_TWO,
         r"(?:which|what|who|whose)\b(?P<property>.*?\b(?:first|earlier|later|older|younger|taller|longer|"
         r"shorter|bigger|larger|smaller|recently|last)) (?P<a>.+?) or (?P<b>.+)",
     ),
-    _template("first of two", r"between (?P<a>.+?) and (?P<b>.+?), (?P<property>.+)"),
+    _template(_FIRST_OF_TWO, r"between (?P<a>.+?) and (?P<b>.+?), (?P<property>.+)"),
+    _template(_BOTH_OF_TWO, rf"(?:{_IS}|{_DO}|have|has) both (?P<a>.+?) and (?P<b>.+?) (?P<property>(?-i:[a-z]).*)"),
     _template(
-        "both of two",
-        rf"(?:{_IS}|{_DO}|have|has) (?:both )?(?P<a>.+?) and (?P<b>.+?) (?P<property>(?:both|located|from|of the|"
-        r"in the|the same|have|share|born|both|directed|released|based|considered|American|British|members|"
-        r"films?|bands?|cities|towns?|magazines?|genera|plants|types|native|known|primarily|in|on|a|an)\b.*)",
+        _BOTH_OF_TWO,
+        rf"(?:{_IS}|{_DO}|have|has) (?P<a>.+?) and (?P<b>.+?) (?P<property>(?-i:both|located|from|of the|"
+        r"in the|the same|have|share|born|directed|released|based|considered|members|films?|bands?|cities|"
+        r"towns?|magazines?|genera|plants|types|native|known|primarily|in|on|a|an|not|work|play)\b.*)",
     ),
-    _template("X stands for", rf"what {_DO} (?P<entity>.+?) (?:stand for|mean|refer to|do)"),
-    _template("what X is the P of", rf"what {_IS} (?P<entity>.+?) (?:the|an?) (?P<property>\w+) (?:of|for|in)"),
+    _template("X stands for", rf"what {_DO} (?P<entity>.+?) (?-i:stand for|mean|refer to|do)"),
+    _template("what X is the P of", rf"what {_IS} (?P<entity>.+?) (?-i:the|an?) (?P<property>\w+) (?-i:of|for|in)"),
     _template(
         "X plays P",
-        rf"(?:what|which) (?P<property>[\w -]+?) {_DO} (?P<entity>.+?) "
-        r"(?:play|speak|belong|practi[cs]e|follow|represent|work|live|compete|come|fall|lie|use)"
-        r"(?: (?:for|to|in|as|from|on|into|under))?",
+        rf"(?:what|which) (?P<property>{_LOWER}) {_DO} (?P<entity>.+?) "
+        r"(?-i:play|speak|belong|practi[cs]e|follow|represent|work|live|compete|come|fall|lie|use|have)"
+        r"(?-i: for| to| in| as| from| on| into| under)?",
     ),
-    _template(
-        "in which P is X",
-        rf"(?:in |at |on |from |to |of |for )?(?:what|which) (?P<property>[\w -]+?) {_IS} (?P<entity>.+?) "
-        r"(?:located|situated|found|born|buried|based|released|published|founded|set|held|made|built|spoken|"
-        r"written|died|from|in|on|part of|a part of|an example of|born in|located in)(?: in| at| on)?",
-    ),
+    _template("in which P is X", rf"{_PREPOSITION}(?:what|which) (?P<property>(?:Greek |Roman )?{_LOWER}?) {_IS} (?P<entity>.+?) {_DONE}"),
     _template(
         "in which P did X",
-        rf"(?:in |at |on |from |to |of |for )?(?:what|which) (?P<property>year|city|country|place|town|month|date|"
-        rf"decade|century|state|day|age|school|university|party|war) {_DO} (?P<entity>.+?) "
-        r"(?:die|end|begin|start|open|close|win|attend|join|live|serve|fight|happen|take place|graduate|"
-        r"retire|premiere|come out|become|leave|study)\b.*",
+        rf"{_PREPOSITION}(?:what|which) (?P<property>{_LOWER}?) {_DO} (?P<entity>.+?) "
+        r"(?-i:die|end|begin|start|open|close|win|attend|join|live|serve|fight|happen|take place|graduate|"
+        r"retire|premiere|come out|become|leave|study|marry|write|direct|release|move)\b.*",
     ),
-    _template("in which P is X", rf"(?:in|at|on) (?:what|which) (?P<property>[\w -]+?) {_IS} (?P<entity>.+)"),
-    _template("what genre is X", rf"what (?:kind |type |style )?(?:of )?(?P<property>genre|music|band|film|book|movie|animal) {_IS} (?P<entity>.+)"),
+    _template("in which P is X", rf"(?:in|at|on) (?:what|which) (?P<property>{_LOWER}?) {_IS} (?P<entity>.+)"),
+    _template("what P is X", rf"(?:what|which) (?:kind |type |style )?(?:of )?(?P<property>{_LOWER}?) {_IS} (?P<entity>(?!the (?:name|first|largest|most)\b).+)"),
     _template(
         "where was X",
-        rf"(?P<property>where|when|how) (?:{_IS}|{_DO}|old {_IS}|tall {_IS}|long {_IS}|high {_IS}|deep {_IS}|"
-        rf"big {_IS}|large {_IS}|many people live in) (?P<entity>.+?)"
-        r"(?: (?:located|situated|born|buried|based|die|died|released|published|founded|invented|discovered|"
-        r"built|come out|first released|established|assassinated|live|start|end|happen|take place|married|"
-        r"open|opened|made|filmed|set|found|erupt|sink|win|fall|work|spoken|begin))?(?: in| at)?",
+        rf"(?P<property>where|when|how) (?:{_IS}|{_DO}|(?:old|tall|long|high|deep|big|large|far|fast|heavy) {_IS}|"
+        r"many people live in) (?P<entity>.+?)"
+        r"(?-i: (?:die|come out|live|start|end|happen|take place|open|erupt|sink|win|fall|work|begin|get|"
+        rf"{_DONE}))?(?-i: in| at)?",
     ),
-    _template("X's P", rf"(?:what|who|where|when) {_IS} (?P<entity>.+?)(?:['\u2019]s|(?<=s)['\u2019]) (?P<property>[a-z][a-z -]+)"),
-    _template("X's P", r"(?P<entity>[^ ]+(?: [^ ]+){0,5}?)(?:['\u2019]s|(?<=s)['\u2019]) (?P<property>[a-z][a-z ]+)"),
+    _template("X's P", rf"(?:what|who|where|when) {_IS} (?P<entity>(?!(?:the|an?) [a-z ]+ (?:of|for) ).+?)(?:['\u2019]s|(?<=s)['\u2019]) (?P<property>{_LOWER})"),
+    _template("X's P", rf"(?!(?:what|who|which|where|when|how|why|is|are|was|were|do|does|did|in) )(?P<entity>[^ ]+(?: [^ ]+){{0,5}}?)(?:['\u2019]s|(?<=s)['\u2019]) (?P<property>{_LOWER})"),
     _template(
         "P of X",
-        rf"(?:what|who|whom|which) {_IS} (?:the |an? )?(?P<property>[\w -]+?) (?:of|for|to|behind|in|from) (?P<entity>.+)",
+        rf"(?:what|who|whom|which) {_IS} (?:the |an? )?(?P<property>[\w -]+?) (?-i:of|for|behind|in|from) (?P<entity>.+)",
     ),
-    _template("who did X", rf"(?:who|which \w+|what \w+|by whom)(?: has| had| {_IS})? (?P<property>{_VERBS}) (?P<entity>.+)"),
+    _template("who did X", rf"(?:who|which {_LOWER}?|what {_LOWER}?|by whom)(?: has| had| {_IS})? (?P<property>{_VERBS}) (?P<entity>.+)"),
     _template("X was done by", rf"(?:by )?(?:whom|who|what) {_IS} (?P<entity>.+?) (?P<property>{_VERBS})(?: by)?"),
     _template("what is X", rf"(?:what|who|which)(?: exactly)? {_IS} (?P<entity>.+)"),
-    _template("define X", r"(?:please )?(?:tell me (?:more )?about|define|describe|explain|what about|who) (?P<entity>.+)"),
-    _template("name P of X", r"(?:name|list|give me|find) (?:the |an? )?(?P<property>[\w -]+?) (?:of|for|behind) (?P<entity>.+)"),
-    _template("is X a P", r"(?:is|are|was|were) (?P<entity>.+?) (?:an?|the|in|from|part of|located|older|younger|still|alive|dead|made|really|ever) .*"),
-    _template("did X", rf"(?:{_DO}|has|have|can|could|will) (?P<entity>[A-Z][^ ]*(?: [A-Z][^ ]*)*) .*"),
+    _template("define X", r"(?:please )?(?:tell me (?:more )?about|define|describe|explain|what about) (?P<entity>.+)"),
+    _template("name P of X", rf"(?:name|list|give me|find) (?:the |an? )?(?P<property>{_LOWER}?) (?:of|for|behind) (?P<entity>.+)"),
+    _template("is X a P", r"(?:is|are|was|were) (?P<entity>.+?) (?-i:an?|the|in|from|part of|located|older|younger|still|alive|dead|made|really|ever|considered|married|born)\b.*"),
+    _template("did X", rf"(?:{_DO}|has|have|can|could|will) (?P<entity>(?-i:[A-Z])[^ ]*(?: (?-i:[A-Z])[^ ]*)*) .*"),
 )  # fmt: skip
 
 
@@ -123,8 +140,6 @@ def matches(question: str) -> Iterator[Matched]:
             continue
         groups = match.groupdict()
         asked = groups.get("property") or ""
-        if template.name == "is X a P" and len(groups["entity"].split()) > 8:
-            continue
         if "a" in groups:
             kind = kind_of(asked)
             yield from (_with_noun(_outer(groups[side]), kind, template.name) for side in ("a", "b"))
@@ -151,11 +166,11 @@ def _candidates(match: re.Match[str], asked: str, name: str) -> Iterator[Matched
 def _nested(entity: str, kind: QuestionKind, name: str) -> Iterator[Matched]:
     """The innermost entity of `the religion of the author of X`; it is where a search must begin."""
     nested = _NESTED.match(entity)
-    if nested and (inner := kind_of(nested["property"])) is not ANY:
+    if nested and (inner := kind_of(nested["property"])) in _LEADS_ON:
         yield from _nested(nested["rest"], inner, f"{name}, of {nested['property']} in turn")
         return
     owner, possessive, rest = entity.rpartition("'s ")
-    if possessive and owner and rest.islower() and kind_of(rest) is not ANY:
+    if possessive and owner and rest.islower() and kind_of(rest) in _LEADS_ON:
         yield Matched(without_article(owner), kind_of(rest), f"{name}, of {rest} in turn")
         return
     yield _with_noun(entity, kind, name)
@@ -163,7 +178,7 @@ def _nested(entity: str, kind: QuestionKind, name: str) -> Iterator[Matched]:
 
 def _with_noun(entity: str, kind: QuestionKind, name: str) -> Matched:
     """`the 1963 film The Hunt` is The Hunt, of which the question itself says what it is."""
-    entity = entity.strip(" ,\"“”")
+    entity = entity.strip(' ,"“”')
     named = _LEADING_NOUN.match(entity)
     if named and named["noun"].islower() and (rest := entity[named.end() :].strip(" '\"“”‘’")):
         noun, year = named["noun"].lower(), named["year"]

@@ -3,36 +3,39 @@
 import re
 import unicodedata
 
-STOP_WORDS = frozenset(
-    "a an and are as at be been being but by can could did do does for from had has have he her his how "
-    "i if in into is it its itself me my no nor not of on one ones or our shall she should so some such "
-    "than that the their them then there these they this those to too two us was we were what when "
-    "where whether which while who whom whose why will with would you your".split()
+
+def word_set(words: str) -> frozenset[str]:
+    """Words that are written in one string, blanks between them."""
+    return frozenset(words.split())
+
+
+STOP_WORDS = word_set(
+    "a an and are as at be been being but by can could did do does for from had has have he "
+    "her his how i if in into is it its itself me my no nor not of on one ones or our shall "
+    "she should so some such than that the their them then there these they this those to "
+    "too two us was we were what when where whether which while who whom whose why will with "
+    "would you your"
 )
-QUESTION_WORDS = frozenset("what who whom whose which where when why how name".split())
-AUXILIARIES = frozenset(
-    "is are was were did does do has have had can could will would should may might must been be".split()
+QUESTION_WORDS = word_set("what who whom whose which where when why how name")
+AUXILIARIES = word_set(
+    "is are was were did does do has have had can could will would should may might must been be"
 )
-FOREIGN_QUESTION_WORDS = frozenset(
-    # French, German, Spanish, Italian, Portuguese, Dutch, Polish, Russian, Turkish
-    "qui que quoi quel quelle quels quelles où quand comment combien pourquoi est-ce dans en de à "
-    "wer wen wem was welche welcher welches welchem welchen wo wann wie warum woher wohin "
-    "quién quiénes qué cuál cuáles dónde cuándo cómo por "
-    "chi che cosa quale quali dove quando come perché "
-    "quem qual quais onde o "
-    "wie welke waar wanneer hoe waarom "
-    "kto kogo co jaki jaka jakie gdzie kiedy "
-    "кто что какой какая какое где когда как почему "
-    "kim ne nerede hangi".split()
+FOREIGN_QUESTION_WORDS = word_set(
+    "qui que quoi quel quelle quels quelles où quand comment combien pourquoi est-ce dans en "
+    "de à wer wen wem was welche welcher welches welchem welchen wo wann wie warum woher "
+    "wohin quién quiénes qué cuál cuáles dónde cuándo cómo por chi che cosa quale quali dove "
+    "quando come perché quem qual quais onde o wie welke waar wanneer hoe waarom kto kogo co "
+    "jaki jaka jakie gdzie kiedy кто что какой какая какое где когда как почему kim ne "
+    "nerede hangi"
 )
 
 _BLANKS = re.compile(r"\s+")
 _END = re.compile(r"(?:\s|[?\uff1f\u061f\u037e])+$")
 _SENTENCE_STOP = re.compile(r"(?<=[^\W\d_]{3})[.!\u3002\uff01]+$")
-_KEPT_STOPS = re.compile(r"\b(?:inc|ltd|corp|co|jr|sr|bros|yahoo|wham|mamma mia|oklahoma)[.!]$", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"\b(?:inc|ltd|corp|bros)\.$", re.IGNORECASE)
 _WRAPPING = " \t,;:\u00bf\u00a1"
 _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
-_SMALL = frozenset("a an and as at by for from in of on or the to with de la le van von und et".split())
+_SMALL = word_set("a an and as at by for from in of on or the to with de la le van von und et")
 _WORD = re.compile(r"[^\W_]+(?:[-.'\u2019][^\W_]+)*")
 _POSSESSIVE = re.compile(r"['\u2019]s?$")
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
@@ -50,8 +53,10 @@ def tidied(text: str) -> str:
     'Alien is a film'
     """
     plain = _BLANKS.sub(" ", unicodedata.normalize("NFC", text[:LONGEST_QUESTION])).strip(_WRAPPING)
-    plain = _END.sub("", plain)
-    return plain if _KEPT_STOPS.search(plain) else _SENTENCE_STOP.sub("", plain)
+    question = _END.sub("", plain)
+    if question != plain or _ABBREVIATION.search(plain):
+        return question
+    return _SENTENCE_STOP.sub("", plain)
 
 
 def without_article(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Knowledge searching in a MediaWiki such as Wikipedia: one request to its Action API per query."""
+"""The transport to a MediaWiki such as Wikipedia: requests to its Action API, in time and with manners."""
 
 import asyncio
 import random
@@ -15,13 +15,7 @@ import stamina
 from pydantic import ValidationError
 
 from crag_core.errors import SearchFailed
-from crag_core.types import Document
-from deployments.backends.wikipedia.mediawiki_api import (
-    QueryAnswer,
-    plain_query,
-    readable_documents,
-    search_parameters,
-)
+from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
 from deployments.settings import MediaWikiSettings
 
 _ATTEMPTS = 3
@@ -52,7 +46,7 @@ class _TransientFailure(Exception):
 
 
 class MediaWiki:
-    """Searches a MediaWiki; one client per process, closed when the process ends."""
+    """Asks a MediaWiki; one client per process, closed when the process ends."""
 
     def __init__(self, settings: MediaWikiSettings) -> None:
         self._settings = settings
@@ -61,26 +55,26 @@ class MediaWiki:
         self._session: aiohttp.ClientSession | None = None
         self._not_before = 0.0
 
-    async def search(self, query: str, *, limit: int, timeout_s: float) -> list[Document]:
-        """Introductions of the pages that match the query, best first, at most `limit` (1 to 20).
+    @property
+    def host(self) -> str:
+        """The wiki's host."""
+        return self._host
+
+    async def query(self, parameters: Mapping[str, str], *, timeout_s: float) -> QueryAnswer:
+        """The answer to one request.
 
         Takes at most `timeout_s` seconds, waits for a free slot and for retries included.
-        Raises SearchFailed; an empty list means that nothing was found.
+        Raises SearchFailed.
         """
-        query = plain_query(query)
-        if not query:
-            return []
-        parameters = search_parameters(query, limit)
         timeout_s = max(0.0, min(timeout_s, self._settings.timeout_s))
         give_up_at = asyncio.get_running_loop().time() + timeout_s
         try:
             async with asyncio.timeout_at(give_up_at):
-                answer = await self._fetch_with_retries(parameters, give_up_at)
+                return await self._fetch_with_retries(parameters, give_up_at)
         except TimeoutError as error:
             raise SearchFailed(f"{self._host} did not answer within {timeout_s:g} s") from error
         except _TransientFailure as error:
             raise SearchFailed(str(error)) from error
-        return readable_documents(answer, self._host)[:limit]
 
     async def close(self) -> None:
         """Close the connections; a later search opens new ones."""
