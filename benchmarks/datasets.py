@@ -10,11 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with its gold aliases; `id` aligns results with questions."""
+    """One question with its gold aliases; `id` aligns results with questions.
+
+    `page` is the title of the page that it is about, where the set says so.
+    """
 
     id: str
     question: str
     answers: tuple[str, ...]
+    page: str | None = None
 
 
 def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
@@ -33,8 +37,9 @@ def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
         if limit is not None and len(items) == limit:
             break
         try:
-            items.append(Item(str(row["id"]), row["question"], tuple(row["answers"])))
-        except (KeyError, TypeError) as error:
+            answers, page = tuple(row["answers"]), row.get("s_wiki_title")
+            items.append(Item(str(row["id"]), row["question"], answers, page))
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"{path}:{number} is no question with id and answers") from error
     return items
 
