@@ -15,7 +15,7 @@ for command in (quality, search, engine, scheduler, gpu):
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure a running server (`quality`), knowledge searching, the evaluator's engine, its scheduler, a GPU."""
+    """Measure a server (`quality`), searching, the evaluator's engine and scheduler, a GPU."""
 
 
 if __name__ == "__main__":

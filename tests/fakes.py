@@ -89,7 +89,7 @@ class FakeEvaluator:
 
 @dataclass
 class FakeSearcher:
-    """Finds its pages, the first `limit` of them, all by one strategy; reading one gives its paragraphs."""
+    """Finds its pages, all by one strategy; reading one gives its paragraphs."""
 
     pages: Sequence[Document] = ()
     error: Exception | None = None

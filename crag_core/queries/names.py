@@ -107,7 +107,7 @@ def _ends_initial(run: list[str]) -> bool:
 
 
 def _split_at_and(name: str) -> list[str]:
-    """Two names joined by `and` where each is of several words; else one, as in `Simon and Garfunkel`."""
+    """Two names joined by `and` where each has several words; else one: `Simon and Garfunkel`."""
     left, joined, right = name.partition(" and ")
     if joined and len(left.split()) > 1 and len(right.split()) > 1:
         return [left, *_split_at_and(right)]

@@ -22,6 +22,9 @@ from crag_core.types import SearchQuery, Strategy, Task
 
 _MOST_ENTITIES = 4
 _LONGEST_NAME = 200
+_LONGEST_TEMPLATED = 400
+"""Longer texts are no question that a template could know."""
+
 _LONGEST_CHOICE_WORDS = 4
 _SEARCH_WORDS = 6
 _QUESTION_START = re.compile(
@@ -47,7 +50,8 @@ def plan_search(sought: Sought, finder: EntityFinder | None = None) -> SearchPla
         return _plan([Matched(text, ANY, "the query itself")], [], text, sought.hints)
     if sought.task is Task.CHOICE:
         return _choice_plan(text, sought)
-    found = [] if sought.task is Task.CLAIM else list(matches(text))
+    is_question = sought.task is not Task.CLAIM and len(text) <= _LONGEST_TEMPLATED
+    found = list(matches(text)) if is_question else []
     found = [replace(each, entity=each.entity.strip(" ,\"'\u201c\u201d")) for each in found]
     found = [each for each in found if 0 < len(each.entity) <= _LONGEST_NAME]
     names = _names(text, finder)

@@ -33,6 +33,7 @@ _BLANKS = re.compile(r"\s+")
 _END = re.compile(r"(?:\s|[?\uff1f\u061f\u037e])+$")
 _SENTENCE_STOP = re.compile(r"(?<=[^\W\d_]{3})[.!\u3002\uff01]+$")
 _ABBREVIATION = re.compile(r"\b(?:inc|ltd|corp|bros)\.$", re.IGNORECASE)
+_CONTRACTED = re.compile(r"^(what|who|where|when|how)['\u2019]s ", re.IGNORECASE)
 _WRAPPING = " \t,;:\u00bf\u00a1"
 _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
 _SMALL = word_set("a an and as at by for from in of on or the to with de la le van von und et")
@@ -53,7 +54,7 @@ def tidied(text: str) -> str:
     'Alien is a film'
     """
     plain = _BLANKS.sub(" ", unicodedata.normalize("NFC", text[:LONGEST_QUESTION])).strip(_WRAPPING)
-    question = _END.sub("", plain)
+    question = _CONTRACTED.sub(r"\1 is ", _END.sub("", plain))
     if question != plain or _ABBREVIATION.search(plain):
         return question
     return _SENTENCE_STOP.sub("", plain)

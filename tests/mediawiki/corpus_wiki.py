@@ -1,4 +1,4 @@
-"""A MediaWiki filled with a corpus of Wikipedia paragraphs, served until Ctrl-C, for `benchmarks search`.
+"""A MediaWiki filled with a corpus of Wikipedia paragraphs, served until Ctrl-C.
 
 usage: python -m tests.mediawiki.corpus_wiki --data DIR [--pages N]
 

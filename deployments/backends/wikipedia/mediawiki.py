@@ -1,4 +1,4 @@
-"""The transport to a MediaWiki such as Wikipedia: requests to its Action API, in time and with manners."""
+"""The transport to a MediaWiki such as Wikipedia: requests to its Action API."""
 
 import asyncio
 import random

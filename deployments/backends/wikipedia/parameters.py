@@ -1,4 +1,4 @@
-"""The requests that the search strategies send: each brings pages with leads, addresses and revisions."""
+"""The requests of the strategies: each brings pages with leads, addresses and revisions."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

@@ -143,7 +143,7 @@ class _Search:
                 self.found[_number(other)] = replace(other, strategy=Strategy.DISAMBIGUATION)
 
     async def _read_whole(self, name: _Name) -> None:
-        """A page without a lead, which begins with a heading or a table: its first paragraphs instead."""
+        """A page that begins with a heading or a table has no lead: its first paragraphs instead."""
         answer = await self._ask(whole_page_parameters(str(name.page.pageid)))
         for page in answer.query.pages:
             text = first_paragraphs(page.extract)
