@@ -18,9 +18,8 @@ from deployments.backends.wikipedia.mediawiki import MediaWiki, retry_after_s, u
 from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
-    readable_documents,
-    search_parameters,
 )
+from deployments.backends.wikipedia.parameters import search_parameters
 from deployments.settings import MediaWikiSettings
 
 HOST = "en.wikipedia.org"
@@ -41,7 +40,8 @@ def page(**changes: object) -> dict[str, object]:
 
 def documents(*pages: dict[str, object]) -> list[Document]:
     answer = {"batchcomplete": True, "query": {"pages": list(pages)}, "limits": {"extracts": 20}}
-    return readable_documents(QueryAnswer.model_validate(answer), HOST)
+    ranked = QueryAnswer.model_validate(answer).ranked
+    return [found.document(HOST) for found in ranked if found.is_readable]
 
 
 def test_a_page_becomes_a_document() -> None:
@@ -69,6 +69,7 @@ def test_pages_come_in_the_order_of_their_index() -> None:
         page(extract=" \n"),
         {"pageid": 7, "ns": 0, "title": "Titanic", "index": 1},
         {"ns": 0, "title": "Redirected to nowhere", "missing": True, "index": 1},
+        page(ns=2, title="User:Titanic"),
     ],
 )
 def test_pages_that_cannot_be_read_are_left_out(unreadable: dict[str, object]) -> None:
@@ -91,7 +92,7 @@ def test_only_web_addresses_of_the_wiki_itself_are_kept(address: str) -> None:
 
 
 def test_an_answer_without_query_has_no_documents() -> None:
-    assert readable_documents(QueryAnswer.model_validate({"batchcomplete": True}), HOST) == []
+    assert QueryAnswer.model_validate({"batchcomplete": True}).ranked == []
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,9 @@ async def test_searches_beyond_max_in_flight_wait(new_wiki: NewWiki) -> None:
 
     wiki = await new_wiki(slow)
     client = MediaWiki(wiki.settings)
-    await asyncio.gather(*(client.search(f"query {n}", limit=1, timeout_s=5) for n in range(6)))
+    await asyncio.gather(
+        *(client.query(search_parameters(f"query {n}", 1), timeout_s=5) for n in range(6))
+    )
     await client.close()
     assert len(wiki.cookies) == 6
     assert wiki.most_in_flight == 2
@@ -225,9 +228,9 @@ async def test_cookies_are_sent_back_while_the_session_is_open(new_wiki: NewWiki
     wiki = await new_wiki(with_cookie)
     client = MediaWiki(wiki.settings)
     for _ in range(2):
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
-    await client.search("ship", limit=1, timeout_s=5)
+    await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
     assert wiki.cookies == ["", "WMF-Uniq=1", ""]
 
@@ -240,7 +243,7 @@ async def test_a_compressed_answer_counts_as_long_as_it_is_unpacked(new_wiki: Ne
     wiki = await new_wiki(bomb)
     client = MediaWiki(wiki.settings)
     with pytest.raises(SearchFailed, match="more than 100000 bytes"):
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
 
 
@@ -254,13 +257,13 @@ async def test_a_cancelled_search_stays_cancelled_and_frees_its_slot(new_wiki: N
 
     wiki = await new_wiki(never)
     client = MediaWiki(wiki.settings.model_copy(update={"max_in_flight": 1}))
-    search = asyncio.create_task(client.search("ship", limit=1, timeout_s=5))
+    search = asyncio.create_task(client.query(search_parameters("ship", 1), timeout_s=5))
     await reached.wait()
     search.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search
     wiki.answer = nothing_found
-    assert await client.search("ship", limit=1, timeout_s=1) == []
+    assert await client.query(search_parameters("ship", 1), timeout_s=1) == QueryAnswer()
     await client.close()
 
 
@@ -270,7 +273,7 @@ async def test_a_code_that_is_no_word_does_not_reach_the_message(new_wiki: NewWi
 
     client = MediaWiki((await new_wiki(refused)).settings)
     with pytest.raises(SearchFailed) as failure:
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
     assert failure.value.message == "localhost answered with the API error unknown"
 
@@ -279,5 +282,5 @@ async def test_an_unreachable_wiki_is_a_failure() -> None:
     url = f"http://127.0.0.1:{unused_port()}/w/api.php"
     client = MediaWiki(MediaWikiSettings(api_url=url))
     with pytest.raises(SearchFailed, match="could not be reached"):
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
