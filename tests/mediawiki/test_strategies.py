@@ -60,12 +60,11 @@ async def test_two_films_of_one_series_are_both_found(
     assert len(mediawiki.requests) == 1
 
 
-@pytest.mark.parametrize("name", ["John Finlay", "Georgia", "Mercury"])
+@pytest.mark.parametrize("name", ["Henry Feilden", "Georgia", "Mercury", "Steve McQueen"])
 async def test_an_ambiguous_name_gives_what_its_page_lists(new_client: NewClient, name: str) -> None:
     result = await found(new_client, f"What is {name}?")
     titles = {page.document.title for page in result.pages}
     assert len(titles) > 1 and not titles & AMBIGUOUS
-    assert all(name in title for title in titles)
     assert {page.strategy for page in result.pages} == {Strategy.DISAMBIGUATION}
 
 
@@ -94,7 +93,11 @@ async def test_a_whole_page_comes_in_paragraphs(new_client: NewClient) -> None:
 async def test_the_reproductions_way_takes_more_requests(
     mediawiki: LocalWiki, new_client: NewClient
 ) -> None:
-    plan = reproduction_plan(Sought("Who was the composer of Nixon in China?"))
-    result = await SequentialStrategies(new_client()).search(plan, limit=5, timeout_s=10)
-    assert [page.document.title for page in result.pages] == ["Nixon in China (opera)"]
-    assert result.requests == len(mediawiki.requests) > 1
+    question = "Who was the director of Alien?"
+    walk = SequentialStrategies(new_client())
+    theirs = await walk.search(reproduction_plan(Sought(question)), limit=5, timeout_s=10)
+    assert [page.document.title for page in theirs.pages] == ["Alien (film)"]
+    assert theirs.requests == len(mediawiki.requests) == 3
+    ours = await found(new_client, question)
+    assert "Alien (film)" in [page.document.title for page in ours.pages]
+    assert ours.requests == 1

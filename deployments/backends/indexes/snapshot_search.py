@@ -85,7 +85,8 @@ class SnapshotSearch:
             rows = [
                 row
                 for row in self._by_text(words, candidates)
-                if is_about(query.entity, row[NAMES].replace("\n", " "), row["text"])
+                if named_words(row[NAMES], words) > 1
+                or is_about(query.entity, row[NAMES].replace("\n", " "), row["text"])
             ]
             rows.sort(key=lambda row: named_words(row[NAMES], words), reverse=True)
             pages = [_found(row, query, plan) for row in rows]
