@@ -12,13 +12,13 @@ from typing import Any
 class Item:
     """One question with its gold aliases; `id` aligns results with questions.
 
-    `page` is the title of the page that it is about, where the set says so.
+    `pages` are the titles of the pages that it is about, where the set says so.
     """
 
     id: str
     question: str
     answers: tuple[str, ...]
-    page: str | None = None
+    pages: tuple[str, ...] = ()
 
 
 def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
@@ -37,8 +37,9 @@ def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
         if limit is not None and len(items) == limit:
             break
         try:
-            answers, page = tuple(row["answers"]), row.get("s_wiki_title")
-            items.append(Item(str(row["id"]), row["question"], answers, page))
+            about = row.get("s_wiki_title")
+            pages = (about,) if about else tuple(row.get("supporting_titles") or ())
+            items.append(Item(str(row["id"]), row["question"], tuple(row["answers"]), pages))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"{path}:{number} is no question with id and answers") from error
     return items

@@ -106,11 +106,11 @@ def search(
 ) -> None:
     """Search a wiki for every question, in our way and in the reproduction's, and compare.
 
-    Questions must name their page (`s_wiki_title`). A local wiki with such pages:
+    Questions must name their pages (`s_wiki_title`, `supporting_titles`). A local wiki with such pages:
     python -m tests.mediawiki.corpus_wiki --data DIR
     """
     try:
-        items = [item for item in read_items(data, name, limit) if item.page]
+        items = [item for item in read_items(data, name, limit) if item.pages]
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
@@ -126,15 +126,17 @@ def agreement(name: str, items: Sequence[Item]) -> str:
     for label, plan in (("ours", plan_search), ("reproduction", reproduction_plan)):
         plans = [plan(Sought(item.question)) for item in items]
         entity = sum(
-            any(has_title_of(entity, item.page or "") for entity in planned.entities[:1])
+            any(has_title_of(entity, page) for entity in planned.entities for page in item.pages)
             for item, planned in zip(items, plans, strict=True)
         )
         titles = sum(
-            any(folded(query.text) == folded(item.page or "") for query in planned.titles)
+            not {folded(page) for page in item.pages}.isdisjoint(
+                folded(query.text) for query in planned.titles
+            )
             for item, planned in zip(items, plans, strict=True)
         )
         rows.append([label, *(f"{100 * count / len(items):.1f} %" for count in (entity, titles))])
-    header = ["rules", "entity is the gold title, qualifier aside", "gold title is asked for"]
+    header = ["rules", "a name is a gold title, qualifier aside", "a gold title is asked for"]
     return f"## {name}: {len(items)} questions with a gold page\n\n{table(header, rows)}\n"
 
 
@@ -171,7 +173,7 @@ async def _measure(
 
 async def _pages_there(transport: MediaWiki, items: Sequence[Item]) -> set[str]:
     """The gold titles that the wiki has."""
-    titles = sendable_titles(item.page or "" for item in items)
+    titles = sendable_titles(page for item in items for page in item.pages)
     there: set[str] = set()
     for first in range(0, len(titles), MAX_PAGES):
         batch = titles[first : first + MAX_PAGES]
@@ -209,12 +211,12 @@ def _report(
     found: dict[str, list[Found]],
     cpu_ms: dict[str, float],
 ) -> str:
-    known = [at for at, item in enumerate(items) if item.page in there]
+    known = [at for at, item in enumerate(items) if there.intersection(item.pages)]
     rows, measures = [], {}
     for label, results in found.items():
         scored = list(zip(items, results, strict=True))
-        hit = [float(items[at].page in results[at].titles) for at in known]
-        first = [float(items[at].page in results[at].titles[:1]) for at in known]
+        hit = [float(bool({*items[at].pages}.intersection(results[at].titles))) for at in known]
+        first = [float(bool({*items[at].pages}.intersection(results[at].titles[:1]))) for at in known]
         bearing = [
             float(contains_answer(result.text, item.answers, case_sensitive=False))
             for item, result in scored

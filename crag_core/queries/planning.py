@@ -34,6 +34,11 @@ _QUESTION_START = re.compile(
     r"(?:\s+(?:the|a|an)\b)?",
     re.IGNORECASE,
 )
+_MIDDLE_NAME = re.compile(
+    r"([^\W\d_a-z][^\s.,]+) (?:[^\W\d_a-z]\.|[^\W\d_a-z][^\s.,]+) ([^\W\d_a-z][^\s.,]+)"
+)
+"""Three capitalised words, the middle one perhaps an initial."""
+
 _DESCRIPTOR = re.compile(r"(?=[^()]*[^\W\d_]{3})(?!born |c\. |\d{1,2} \w+ \d)[^()]{3,60}")
 
 
@@ -142,6 +147,9 @@ def _direct(matched: Matched) -> Iterator[SearchQuery]:
         spellings.append(f"{name}?")  # a title may be a question too
     for spelling in dict.fromkeys(spellings):
         yield SearchQuery(spelling, Strategy.DIRECT, name, matched.reason)
+    if (short := _MIDDLE_NAME.fullmatch(name)) is not None:
+        reason = f"{matched.reason}; without the middle name"
+        yield SearchQuery(f"{short[1]} {short[2]}", Strategy.DIRECT, name, reason)
 
 
 def _typed(matched: Matched) -> Iterator[SearchQuery]:

@@ -44,6 +44,15 @@ def is_about(entity: str, title: str, lead: str) -> bool:
     return bool(lead.strip()) and share_of_entity(entity, title, lead) >= _LEAST_SHARE
 
 
+def is_shortened(entity: str, title: str) -> bool:
+    """Whether a title leaves out a word of the entity: then the page's lead must have it.
+
+    >>> is_shortened("Volodymyr O. Kravets", "Volodymyr Kravets")
+    True
+    """
+    return significant_words(title) < significant_words(entity)
+
+
 def has_title_of(entity: str, title: str) -> bool:
     """Whether a title, its qualifier aside, is the entity.
 

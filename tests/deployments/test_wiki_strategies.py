@@ -243,6 +243,14 @@ async def test_first_letters_and_spellings_are_normalised() -> None:
     assert list(found(await search(wiki, "Who is Beyonce\u0301?"))) == ["Beyoncé"]
 
 
+async def test_a_name_without_its_middle_name_must_have_it_in_the_lead() -> None:
+    wiki = FakeWiki({"Florence Harsant": "Florence Marie Harsant was a writer."})
+    result = await search(wiki, "In what city was Florence Marie Harsant born?")
+    assert found(result) == {"Florence Harsant": Strategy.DIRECT}
+    other = FakeWiki({"Florence Harsant": "Florence Jane Harsant was a nurse."})
+    assert found(await search(other, "In what city was Florence Marie Harsant born?")) == {}
+
+
 async def test_a_page_without_a_lead_is_read_in_full() -> None:
     wiki = FakeWiki(
         {"Sar Giz": ""}, whole={"Sar Giz": "== Location ==\nSar Giz is a village in Iran.\n\n== See =="}

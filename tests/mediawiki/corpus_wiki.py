@@ -12,6 +12,7 @@ import json
 import re
 import signal
 import tempfile
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ def corpus_pages(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     paragraphs: dict[str, list[str]] = defaultdict(list)
     for line in lines:
         row = json.loads(line)
-        title = row["title"]
+        title = unicodedata.normalize("NFC", row["title"])  # as a wiki has it, or its page is lost
         paragraphs[title[0].upper() + title[1:]].append(_plain(row["text"]))
     for title, (lead, *more) in paragraphs.items():
         rest = ["== Article ==", *more] if more else []

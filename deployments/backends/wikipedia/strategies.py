@@ -13,7 +13,13 @@ from typing import NamedTuple
 from crag_core.errors import SearchFailed
 from crag_core.protocols import SearchResult
 from crag_core.queries.plan import SearchPlan
-from crag_core.queries.validation import is_about, lists_meanings, match_of
+from crag_core.queries.validation import (
+    is_about,
+    is_shortened,
+    lists_meanings,
+    match_of,
+    share_of_entity,
+)
 from crag_core.queries.wording import folded
 from crag_core.types import Document, FoundPage, SearchQuery, Strategy
 from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer, plain_query
@@ -124,7 +130,7 @@ class _Search:
                 self.ambiguous.setdefault(query.entity, _Name(query, page))
             elif not page.is_readable:
                 self.unread.setdefault(query.entity, _Name(query, page))
-            else:
+            elif not is_shortened(query.entity, title) or _has_all_of(query.entity, page):
                 is_told = query.strategy is not Strategy.DIRECT
                 self._take(page, query, query.strategy, is_expected=is_told or self._fits(page))
 
@@ -207,6 +213,10 @@ class _Search:
     async def _ask(self, parameters: Mapping[str, str]) -> QueryAnswer:
         self.requests += 1
         return await self.transport.query(parameters, timeout_s=self.give_up_at - time.monotonic())
+
+
+def _has_all_of(entity: str, page: Page) -> bool:
+    return share_of_entity(entity, page.title, page.extract) == 1.0
 
 
 def _is_about(entity: str, page: Page) -> bool:
