@@ -90,10 +90,10 @@ def full_text_query(question: str) -> str:
 
 
 def _names(text: str, finder: EntityFinder | None) -> list[str]:
-    found = quoted_names(text)
-    found += [name for name in (finder.find(text) if finder else ()) if len(name) <= _LONGEST_NAME]
     topic = asian_topic(text)
-    found += [topic] if topic else capitalised_names(text)
+    found = [*quoted_names(text), *([topic] if topic else capitalised_names(text))]
+    # after the rules: where both find names, those of the rules are more often titles
+    found += [name for name in (finder.find(text) if finder else ()) if len(name) <= _LONGEST_NAME]
     return _distinct(found)[:_MOST_ENTITIES]
 
 
