@@ -9,7 +9,7 @@ _LEAST_SHARE = 0.5
 """Of an entity's words, the share that a page must have for it to be about the entity."""
 
 _LISTS_MEANINGS = re.compile(
-    r"\b(?:may|can|could)(?: also)? (?:refer|mean|stand)\b.{0,40}:?\s*$", re.IGNORECASE
+    r"\b(?:may|can|could)(?: also)? (?:refer to|mean|stand for)\b(?:.{0,40}:)?\s*$", re.IGNORECASE
 )
 
 

@@ -23,15 +23,9 @@ class SpacyEntityFinder:
     @classmethod
     def load(cls, name: str) -> Self:
         """Load a pipeline by its package's name or its folder; raises SettingsError."""
-        if importlib.util.find_spec("spacy") is None:
-            raise SettingsError("searcher.entity_model needs spaCy: install crag-serve[entities]")
+        check_pipeline(name)
         import spacy
 
-        if not Path(name).exists() and importlib.util.find_spec(name) is None:
-            raise SettingsError(
-                f"spaCy pipeline {name} is neither a folder nor installed: install it, or set "
-                "searcher.entity_model to null"
-            )
         try:
             return cls(spacy.load(name, disable=["tagger", "parser", "attribute_ruler", "lemmatizer"]))
         except (OSError, ValueError) as error:
@@ -41,3 +35,14 @@ class SpacyEntityFinder:
         """The names in a text, in its order."""
         with self._lock:
             return [entity.text for entity in self._pipeline(text).ents if entity.label_ in _NAMES]
+
+
+def check_pipeline(name: str) -> None:
+    """Raise SettingsError when spaCy or the pipeline is not there; loads neither."""
+    if importlib.util.find_spec("spacy") is None:
+        raise SettingsError("searcher.entity_model needs spaCy: install crag-serve[entities]")
+    if not Path(name).is_dir() and not (name.isidentifier() and importlib.util.find_spec(name)):
+        raise SettingsError(
+            f"spaCy pipeline {name} is neither a folder nor installed: install it, or set "
+            "searcher.entity_model to null"
+        )

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,18 +62,15 @@ def test_no_question_is_too_odd_for_a_plan(question: str) -> None:
     assert all(query.text for query in planned.queries)
 
 
-@pytest.mark.parametrize(
-    "question",
-    ["what is the " + "x of the " * 440, "Is " + "A and " * 600, "(" * 4_000, "a'" * 2_000, "，" * 4_000,
-     "which " + "a " * 1_900 + "first b or c"],
-)  # fmt: skip
-def test_a_long_question_is_planned_in_no_time(question: str) -> None:
-    import time
-
-    started_s = time.perf_counter()
+@pytest.mark.parametrize("length", [390, 4_000])
+@pytest.mark.parametrize("unit", ["a, ", "A and ", "x's ", "of the ", "- ", "(", "or b ", "，", "a'"])
+@pytest.mark.parametrize("head", ["which ", "who ", "do ", "are both ", "what is the ", "between ", ""])
+def test_no_wording_takes_long(head: str, unit: str, length: int) -> None:
+    question = (head + unit * length)[:length]
+    started_s = time.process_time()
     plan(question)
     reproduction_plan(Sought(question))
-    assert time.perf_counter() - started_s < 1.0
+    assert time.process_time() - started_s < 0.5
 
 
 @pytest.mark.parametrize(
@@ -195,6 +194,9 @@ def test_a_concept_is_not_the_book_of_that_name() -> None:
     [
         ("Mercury may refer to:\nMercury (planet)", True),
         ("Ghost can also refer to:", True),
+        ("ABC may stand for any of the following:\n* a broadcaster", True),
+        ("Springfield may refer to", True),
+        ("The Horn may refer to the mountain.", False),
         ("Schadenfreude refers to pleasure at the misfortune of others.", False),
         ("The name may refer to the river in the north of the country, which is long.", False),
         ("", False),

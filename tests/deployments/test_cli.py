@@ -50,10 +50,11 @@ def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
         ("generator", {"model": str(ROOT / "docs")}, "holds no model: it has no config.json"),
         ("retriever", {"index": "./nowhere"}, "holds no finished index"),
         ("searcher", {"snapshot": "./nowhere"}, "holds no finished index"),
+        ("searcher", {"entity_model": "nowhere"}, "nowhere is neither a folder nor installed"),
         ("evaluator", {"model": "./nowhere"}, "evaluator: model folder ./nowhere does not exist"),
         ("crag", {"thresholds": {"upper": -1.0, "lower": 1.0}}, "is below lower threshold"),
     ],
-    ids=["generator", "no-model", "index", "snapshot", "evaluator", "thresholds"],
+    ids=["generator", "no-model", "index", "snapshot", "entity-model", "evaluator", "thresholds"],
 )
 def test_the_doctor_names_what_cannot_work(
     tmp_path: Path, section: str, change: dict[str, Any], words: str

@@ -42,9 +42,7 @@ async def test_a_question_is_planned_and_searched_in_the_snapshot(
 
 
 async def test_the_reproductions_mode_asks_by_its_rules() -> None:
-    result = await searcher(mode="reproduction").search(
-        request("Which film came first, Alien or Aliens?")
-    )
+    result = await searcher(mode="reproduction").search(request("Which is first, Alien or Aliens?"))
     assert result.queries[0].text == "Which"
 
 
