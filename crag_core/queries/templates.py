@@ -83,7 +83,7 @@ _DONE = (
     r"of|an example of|"
     r"born in|located in|known|sung|shot|won|fought|grown|taught)(?-i: in| at| on| for| by| as| to)?"
 )
-_PREPOSITION = r"(?:(?:in|at|on|from|to|of|for|with|by|under|during|after) )?"
+_PREPOSITION = r"(?:(?:in|at|on|from|to|of|for|with|by|under|during|after|into|through|near) )?"
 
 _TEMPLATES = (
     _template(
@@ -116,8 +116,9 @@ _TEMPLATES = (
     ),
     _template(
         "X plays P",
-        rf"(?:what|which) (?P<property>{_LOWER}) {_DO} (?P<entity>.+?) "
-        r"(?-i:play|speak|belong|practi[cs]e|follow|represent|work|live|compete|come|fall|lie|use|have)"
+        rf"{_PREPOSITION}(?:what|which) (?P<property>{_LOWER}) {_DO} (?P<entity>.+?) "
+        r"(?-i:play|speak|belong|practi[cs]e|follow|represent|work|live|compete|come|fall|lie|use|have|"
+        r"apply|occur|grow|cause|contain|consist|run|flow|stand|own|host|make|need)"
         r"(?-i: for| to| in| as| from| on| into| under)?",
     ),
     _template(

@@ -72,6 +72,8 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "What position does Luka Modrić play?": ("Luka Modrić",),
     "What instrument does Yo-Yo Ma play?": ("Yo-Yo Ma",),
     "What languages do Belgians speak?": ("Belgians",),
+    "To what kind of mathematical model does lumpability apply?": ("lumpability",),
+    "Into which sea does the Danube flow?": ("the Danube",),
     # places
     "In what city was Charles Hammock born?": ("Charles Hammock",),
     "In what country is Georgia?": ("Georgia",),
