@@ -1,29 +1,26 @@
 """The plan of a search: which titles to look up together, and what to search the full text for."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 
 from crag_core.queries.kinds import ANY
+from crag_core.queries.matching import Matched, matches
 from crag_core.queries.names import asian_topic, capitalised_names, quoted_names
 from crag_core.queries.plan import EntityFinder, SearchPlan, Sought
-from crag_core.queries.templates import OF_TWO, Matched, matches
-from crag_core.queries.wording import (
-    AUXILIARIES,
-    QUESTION_WORDS,
-    content_words,
-    folded,
-    tidied,
-    title_case,
-    without_article,
-)
+from crag_core.queries.templates import OF_TWO
+from crag_core.queries.titles import direct_titles, hinted_titles, typed_titles
+from crag_core.queries.wording import content_words, folded, tidied
 from crag_core.types import SearchQuery, Strategy, Task
 
 _MOST_ENTITIES = 4
 _LONGEST_NAME = 200
 _LONGEST_TEMPLATED = 400
 """Longer texts are no question that a template could know."""
+
+_LONGEST_FULL_TEXT = 8
+"""Words: a wiki's search wants all of them in a page."""
 
 _LONGEST_CHOICE_WORDS = 4
 _SEARCH_WORDS = 6
@@ -34,12 +31,6 @@ _QUESTION_START = re.compile(
     r"(?:\s+(?:the|a|an)\b)?",
     re.IGNORECASE,
 )
-_MIDDLE_NAME = re.compile(
-    r"([^\W\d_a-z][^\s.,]+) (?:[^\W\d_a-z]\.|[^\W\d_a-z][^\s.,]+) ([^\W\d_a-z][^\s.,]+)"
-)
-"""Three capitalised words, the middle one perhaps an initial."""
-
-_DESCRIPTOR = re.compile(r"(?=[^()]*[^\W\d_]{3})(?!born |c\. |\d{1,2} \w+ \d)[^()]{3,60}")
 
 
 def plan_search(sought: Sought, finder: EntityFinder | None = None) -> SearchPlan:
@@ -86,7 +77,10 @@ def full_text_query(question: str) -> str:
     'Who'
     """
     plain = tidied(question)
-    return _QUESTION_START.sub("", plain).strip() or plain
+    words = _QUESTION_START.sub("", plain).strip() or plain
+    if len(words.split()) <= _LONGEST_FULL_TEXT:
+        return words
+    return " ".join(content_words(words)[:_LONGEST_FULL_TEXT]) or words
 
 
 def _names(text: str, finder: EntityFinder | None) -> list[str]:
@@ -119,9 +113,9 @@ def _plan(
 ) -> SearchPlan:
     known = {folded(each.entity) for each in found}
     spare = [each for each in inner if folded(each.entity) not in known]
-    direct = [query for each in (*found, *spare) for query in _direct(each)]
-    hinted = [query for each in found for query in _hinted(each, hints)]
-    typed = chain.from_iterable(zip_longest(*(_typed(each) for each in found)))
+    direct = [query for each in (*found, *spare) for query in direct_titles(each)]
+    hinted = [query for each in found for query in hinted_titles(each, hints)]
+    typed = chain.from_iterable(zip_longest(*(typed_titles(each) for each in found)))
     searches = [SearchQuery(each.entity, Strategy.SEARCH, each.entity, each.reason) for each in found]
     entities = tuple(dict.fromkeys(each.entity for each in found))
     about = entities[0] if entities else question
@@ -136,38 +130,6 @@ def _plan(
     )
 
 
-def _direct(matched: Matched) -> Iterator[SearchQuery]:
-    name = matched.entity
-    spellings = [name]
-    if (bare := without_article(name)) != name:
-        spellings = [bare, name] if name[0].islower() else [name, bare]
-    if name.islower():
-        spellings = [*map(title_case, spellings), *spellings]
-    if name.split()[0].casefold() in QUESTION_WORDS | AUXILIARIES:
-        spellings.append(f"{name}?")  # a title may be a question too
-    for spelling in dict.fromkeys(spellings):
-        yield SearchQuery(spelling, Strategy.DIRECT, name, matched.reason)
-    if (short := _MIDDLE_NAME.fullmatch(name)) is not None:
-        reason = f"{matched.reason}; without the middle name"
-        yield SearchQuery(f"{short[1]} {short[2]}", Strategy.DIRECT, name, reason)
-
-
-def _typed(matched: Matched) -> Iterator[SearchQuery]:
-    name = title_case(matched.entity) if matched.entity.islower() else matched.entity
-    if "(" in name:
-        return
-    for qualifier in dict.fromkeys((*matched.qualifiers, *matched.kind.qualifiers)):
-        reason = f"{matched.reason}; asks for {matched.kind.name}"
-        yield SearchQuery(f"{name} ({qualifier})", Strategy.TYPED, matched.entity, reason)
-
-
-def _hinted(matched: Matched, hints: Sequence[str]) -> Iterator[SearchQuery]:
-    name = re.compile(re.escape(matched.entity) + rf" \(({_DESCRIPTOR.pattern})\)", re.IGNORECASE)
-    titles = dict.fromkeys(match[0] for hint in hints for match in name.finditer(hint))
-    for title in list(titles)[:_MOST_ENTITIES]:
-        yield SearchQuery(title, Strategy.HINT, matched.entity, "stands so in the retrieved context")
-
-
 def _choice_plan(text: str, sought: Sought) -> SearchPlan:
     """For a multiple choice: the concepts that the question and its choices name."""
     words = content_words(text, longer_than=3)
@@ -179,6 +141,6 @@ def _choice_plan(text: str, sought: Sought) -> SearchPlan:
         for choice in sought.choices
         if 0 < len(choice.text.split()) <= _LONGEST_CHOICE_WORDS and not choice.text[0].isdecimal()
     ]
-    direct = [query for each in names for query in _direct(each)]
+    direct = [query for each in names for query in direct_titles(each)]
     search = SearchQuery(" ".join(words[:_SEARCH_WORDS]), Strategy.SEARCH, "", "content words")
     return SearchPlan((), ANY, (*direct, *([search] if search.text else [])))

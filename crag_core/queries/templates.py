@@ -1,22 +1,15 @@
 """Templates of English questions: each finds the entity that a question asks something of."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crag_core.queries.kinds import (
-    ANY,
-    AUTHOR,
-    CAPITAL,
-    COMPOSER,
-    DIRECTOR,
-    PERSON,
-    PRODUCER,
-    SCREENWRITER,
-    QuestionKind,
-    kind_of,
-)
-from crag_core.queries.wording import without_article
+FIRST_OF_TWO, BOTH_OF_TWO = "first of two", "both of two"
+OF_TWO = (FIRST_OF_TWO, BOTH_OF_TWO)
+"""Templates with two entities, both of which are needed."""
+
+YES_OR_NO = "is X a P"
+PROPERTY_OF = "P of X"
+POSSESSIVE = "X's P"
 
 _IS = r"(?:is|was|are|were|['\u2019]s)"
 _DO = r"(?:do|does|did)"
@@ -29,52 +22,18 @@ _VERBS = (
     "wrote and directed|voiced|played|plays|choreographed|filmed|scored|hosts|hosted|made|"
     "released|formed"
 )
-_NOUN = (
-    "film|movie|documentary|novel|novella|book|short story|poem|play|song|single|album|ep|opera|musical|"
-    "band|group|tv series|television series|tv show|series|show|sitcom|video game|game|episode|symphony|"
-    "magazine|newspaper|painting|character|company|actor|actress|singer|footballer|politician|author|"
-    "town|village|city|district|river|mountain|airline|airport|university|school"
-)
-_LEADING_NOUN = re.compile(
-    rf"^(?:the )?(?:(?P<year>1[5-9]\d\d|20\d\d) )?(?P<noun>{_NOUN})s?,? (?:called |named |"
-    rf"titled |entitled )?"
-    r"(?=[\"'\u201c\u2018A-Z0-9\u00c0-\u00de])",
-    re.IGNORECASE,
-)
-_NESTED = re.compile(
-    r"^(?:the |an? )?(?P<property>[a-z][\w -]{2,40}?) (?:of|for|in|behind|from) (?P<rest>.+)$"
-)
-_LEADS_ON = (PERSON, DIRECTOR, AUTHOR, COMPOSER, SCREENWRITER, PRODUCER, CAPITAL)
-"""Kinds whose property is an entity itself, of which something else may be asked."""
-
-
-_FIRST_OF_TWO, _BOTH_OF_TWO = "first of two", "both of two"
-OF_TWO = (_FIRST_OF_TWO, _BOTH_OF_TWO)
-"""Templates with two entities, both of which are needed."""
-
-_YES_OR_NO = "is X a P"
-_LOWER_END = re.compile(r"(?: [a-z]+)+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
-    """An entity with the property asked of it, the template's name, and qualifiers that the "
-    "question gave."""
+class Template:
+    """One form of question; its groups are `entity`, or `a` and `b`, and mostly `property`."""
 
-    entity: str
-    kind: QuestionKind
-    reason: str
-    qualifiers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Template:
     name: str
     pattern: re.Pattern[str]
 
 
-def _template(name: str, pattern: str) -> _Template:
-    return _Template(name, re.compile(f"^{pattern}$", re.IGNORECASE))
+def _template(name: str, pattern: str) -> Template:
+    return Template(name, re.compile(f"^{pattern}$", re.IGNORECASE))
 
 
 _LOWER = r"(?-i:[a-z][a-z -]*)"
@@ -85,24 +44,24 @@ _DONE = (
 )
 _PREPOSITION = r"(?:(?:in|at|on|from|to|of|for|with|by|under|during|after|into|through|near) )?"
 
-_TEMPLATES = (
+TEMPLATES = (
     _template(
-        _FIRST_OF_TWO,
+        FIRST_OF_TWO,
         r"(?:which|what|who|whose)\b(?P<property>.*?)[,:] ?(?P<a>[^,]+?),? or (?P<b>[^,]+)",
     ),
     _template(
-        _FIRST_OF_TWO,
+        FIRST_OF_TWO,
         r"(?:which|what|who|whose)\b(?P<property>.*?\b(?:first|earlier|later|older|younger|taller|"
         r"longer|"
         r"shorter|bigger|larger|smaller|recently|last)) (?P<a>.+?) or (?P<b>.+)",
     ),
-    _template(_FIRST_OF_TWO, r"between (?P<a>.+?) and (?P<b>.+?), (?P<property>.+)"),
+    _template(FIRST_OF_TWO, r"between (?P<a>.+?) and (?P<b>.+?), (?P<property>.+)"),
     _template(
-        _BOTH_OF_TWO,
+        BOTH_OF_TWO,
         rf"(?:{_IS}|{_DO}|have|has) both (?P<a>.+?) and (?P<b>.+?) (?P<property>(?-i:[a-z]).*)",
     ),
     _template(
-        _BOTH_OF_TWO,
+        BOTH_OF_TWO,
         rf"(?:{_IS}|{_DO}|have|has) (?P<a>.+?) and (?P<b>.+?) (?P<property>(?-i:both|located|from|"
         rf"of the|"
         r"in the|the same|have|share|born|directed|released|based|considered|members|films?|"
@@ -152,18 +111,18 @@ _TEMPLATES = (
         rf"{_DONE}))?(?-i: in| at)?",
     ),
     _template(
-        "X's P",
+        POSSESSIVE,
         rf"(?:what|who|where|when) {_IS} (?P<entity>(?!(?:the|an?) [a-z ]+ (?:of|for) "
         rf").+?)(?:['\u2019]s|(?<=s)['\u2019]) (?P<property>{_LOWER})",
     ),
     _template(
-        "X's P",
+        POSSESSIVE,
         r"(?!(?:what|who|which|where|when|how|why|is|are|was|were|do|does|did|in) "
         rf")(?P<entity>[^ ]+(?: [^ ]+){{0,5}}?)(?:['\u2019]s|(?<=s)['\u2019]) "
         rf"(?P<property>{_LOWER})",
     ),
     _template(
-        "P of X",
+        PROPERTY_OF,
         rf"(?:what|who|whom|which) {_IS} (?:the |an? )?(?P<property>[\w -]+?) (?-i:of|for|behind|"
         rf"in|from) (?P<entity>.+)",
     ),
@@ -188,7 +147,7 @@ _TEMPLATES = (
         r"(?P<entity>.+)",
     ),
     _template(
-        _YES_OR_NO,
+        YES_OR_NO,
         r"(?:is|are|was|were) (?P<entity>.+?) (?-i:an?|the|in|from|part of|located|older|younger|"
         r"still|alive|dead|made|really|ever|considered|married|born)\b.*",
     ),
@@ -197,70 +156,3 @@ _TEMPLATES = (
         rf"(?:{_DO}|has|have|can|could|will) (?P<entity>(?-i:[A-Z])[^ ]*(?: (?-i:[A-Z])[^ ]*)*) .*",
     ),
 )  # fmt: skip
-
-
-def matches(question: str) -> Iterator[Matched]:
-    """Entities by the first template that fits a tidied question, best first; none when none does."""
-    for template in _TEMPLATES:
-        match = template.pattern.match(question)
-        if match is None:
-            continue
-        groups = match.groupdict()
-        asked = groups.get("property") or ""
-        if "a" in groups:
-            kind = kind_of(asked)
-            yield from (_with_noun(_outer(groups[side]), kind, template.name) for side in ("a", "b"))
-            return
-        yield from _candidates(match, asked, template.name)
-        return
-
-
-def _has_name(words: str) -> bool:
-    """Whether the words have a capitalised one that is no abbreviation such as CEO."""
-    return any(word[:1].isupper() and not word.isupper() for word in words.split())
-
-
-def _candidates(match: re.Match[str], asked: str, name: str) -> Iterator[Matched]:
-    entity, kind = match["entity"], kind_of(asked)
-    if name == _YES_OR_NO and not entity.islower():
-        entity = _LOWER_END.sub("", entity)  # of `the Great Wall of China visible` the last is no name
-    whole = match.string[match.start("property") :] if asked and name == "P of X" else ""
-    if name == "X's P" and kind is ANY:  # `Schrödinger's cat` is no property of Schrödinger
-        yield Matched(match.string[match.start("entity") :], ANY, "what is X")
-    if name == "P of X" and kind is ANY and _has_name(asked):
-        yield Matched(without_article(whole), ANY, "what is X")  # the Prince of Wales
-        yield Matched(without_article(entity), kind, name)
-        return
-    inner = list(_nested(entity, kind, name))
-    yield from inner
-    if whole and kind is ANY and not any("in turn" in each.reason for each in inner):
-        yield Matched(without_article(whole), ANY, "what is X")
-
-
-def _nested(entity: str, kind: QuestionKind, name: str) -> Iterator[Matched]:
-    """The innermost entity of `the religion of the author of X`; it is where a search must begin."""
-    nested = _NESTED.match(entity)
-    if nested and (inner := kind_of(nested["property"])) in _LEADS_ON:
-        yield from _nested(nested["rest"], inner, f"{name}, of {nested['property']} in turn")
-        return
-    owner, possessive, rest = entity.rpartition("'s ")
-    if possessive and owner and rest.islower() and kind_of(rest) in _LEADS_ON:
-        yield Matched(without_article(owner), kind_of(rest), f"{name}, of {rest} in turn")
-        return
-    yield _with_noun(entity, kind, name)
-
-
-def _with_noun(entity: str, kind: QuestionKind, name: str) -> Matched:
-    """`the 1963 film The Hunt` is The Hunt, of which the question itself says what it is."""
-    entity = entity.strip(' ,"“”')
-    named = _LEADING_NOUN.match(entity)
-    if named and named["noun"].islower() and (rest := entity[named.end() :].strip(" '\"“”‘’")):
-        noun, year = named["noun"].lower(), named["year"]
-        qualifiers = (f"{year} {noun}", noun) if year else (noun,)
-        own = kind_of(noun.split()[-1])
-        return Matched(rest, kind if kind is not ANY else own, name, qualifiers)
-    return Matched(entity, kind, name)
-
-
-def _outer(entity: str) -> str:
-    return re.sub(r"^(?:the film|the movie|the band|either|both) ", "", entity.strip(" ,.:"))
