@@ -117,7 +117,11 @@ def search(
     print(agreement(name, items))
     if wiki is not None:
         scorer = LocalEvaluator(EvaluatorSettings(model=evaluator, encoder=encoder))
-        print(asyncio.run(_measure(name, items, wiki, scorer, pages, in_flight)))
+        try:
+            print(asyncio.run(_measure(items, wiki, scorer, pages, in_flight)))
+        except SearchFailed as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
 
 
 def agreement(name: str, items: Sequence[Item]) -> str:
@@ -141,7 +145,6 @@ def agreement(name: str, items: Sequence[Item]) -> str:
 
 
 async def _measure(
-    name: str,
     items: Sequence[Item],
     url: str,
     evaluator: LocalEvaluator,
@@ -155,6 +158,8 @@ async def _measure(
     transport = MediaWiki(settings)
     try:
         there = await _pages_there(transport, items)
+        if not any(there.intersection(item.pages) for item in items):
+            raise SearchFailed(f"{transport.host} has none of the pages of these questions")
         found, cpu_ms = {}, {}
         for label, plan, strategies in (
             ("ours", plan_search, WikiStrategies(transport)),

@@ -277,10 +277,11 @@ async def test_nothing_there_is_an_empty_result_and_echoes_nothing() -> None:
     assert result.requests == len(wiki.asked) <= 3
 
 
-async def test_no_search_sends_more_requests_than_allowed() -> None:
-    wiki = FakeWiki()
-    await search(wiki, "Which film came out first, Alien or Aliens?", max_requests=2)
-    assert len(wiki.asked) == 2
+@pytest.mark.parametrize("allowed", [1, 2, 3])
+async def test_no_search_sends_more_requests_than_allowed(allowed: int) -> None:
+    wiki = FakeWiki(FINLAYS, {"Alien": ["Scotland"]})
+    result = await search(wiki, "Which film came out first, Alien or Aliens?", max_requests=allowed)
+    assert result.requests == len(wiki.asked) == allowed
 
 
 async def test_a_question_of_nothing_sends_no_request() -> None:

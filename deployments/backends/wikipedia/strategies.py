@@ -99,7 +99,8 @@ class _Search:
 
     async def _look_further(self) -> None:
         missing = self._missing()
-        if entries := [self.ambiguous[name] for name in missing if name in self.ambiguous]:
+        entries = [self.ambiguous[name] for name in missing if name in self.ambiguous]
+        if entries and self._may_ask():
             await self._follow(entries)
         for name in self._missing():
             if name in self.unread and self._may_ask():
