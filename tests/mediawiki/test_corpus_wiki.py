@@ -19,7 +19,7 @@ def test_paragraphs_become_pages_and_shared_names_a_disambiguation_page() -> Non
         "Ghost (1990 film)", "Ghost (band)", "Beyoncé", "Beyoncé (album)", "Ghost",
     ]  # fmt: skip
     film = pages["Ghost (1990 film)"]["text"]
-    assert film == "Ghost is a film.\n\n== Article ==\n\nIt has  links  and  templates}}."
+    assert film == "Ghost is a film.\n\n== Article ==\n\nIt has  links  and  templates ."
     assert pages["Beyoncé"]["text"] == "A singer."
     assert pages["Ghost"]["disambiguation"]
     assert pages["Ghost"]["text"].splitlines() == [
