@@ -45,9 +45,6 @@ _WRITING = word_set(
     "tragedy written published fiction nonfiction anthology fable saga text work journal "
     "libretto graphic"
 )
-_PERSON = word_set(
-    "born died was is politician player footballer actor actress singer writer bishop artist saint"
-)
 _PEOPLE = (
     "politician", "footballer", "musician", "actor", "singer", "bishop", "author", "athlete",
 )  # fmt: skip
@@ -77,7 +74,7 @@ CAPITAL = QuestionKind(
     "capital", ("city", "town", "country", "province", "district"), is_told_by_title=False
 )
 CITY = QuestionKind("city", ("city", "town", "municipality", *_PEOPLE), is_told_by_title=False)
-PERSON = QuestionKind("person", _PEOPLE, _PERSON, is_told_by_title=False)
+PERSON = QuestionKind("person", _PEOPLE, is_told_by_title=False)
 SPORT = QuestionKind(
     "sport",
     ("footballer", "soccer", "basketball", "ice hockey", "cricketer", "tennis", "athlete"),

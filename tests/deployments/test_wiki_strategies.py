@@ -179,6 +179,15 @@ async def test_a_concept_is_given_when_there_is_nothing_else() -> None:
     assert found(result) == {"Mother": Strategy.DIRECT}
 
 
+async def test_a_page_of_the_very_name_is_not_lost_to_one_that_only_mentions_it() -> None:
+    wiki = FakeWiki(
+        {"The End of the Soul": "It treats French atheists.", "Rival": "A book on the end of the soul."},
+        hits={"The End of the Soul": ["Rival"]},
+    )
+    result = await search(wiki, "Who is the author of The End of the Soul?")
+    assert list(found(result)) == ["The End of the Soul", "Rival"]
+
+
 FINLAYS = {
     "John Finlay (poet)": "John Finlay was a Scottish poet.",
     "John Finlay (footballer)": "John Finlay is a footballer who was born in 1919.",

@@ -14,6 +14,7 @@ from crag_core.errors import SearchFailed
 from crag_core.protocols import SearchResult
 from crag_core.queries.plan import SearchPlan
 from crag_core.queries.validation import (
+    has_title_of,
     is_about,
     is_shortened,
     lists_meanings,
@@ -184,10 +185,22 @@ class _Search:
             document, entity = page.document, page.query.entity
             return match_of(entity, self.plan.kind, asked, document.title, document.text)
 
-        pages = sorted(self.found.values() or self.spare.values(), key=match, reverse=True)
+        pages = sorted(self._kept(), key=match, reverse=True)
         entries = [page for page in pages if page.strategy is Strategy.DISAMBIGUATION]
         others = [page for page in pages if page.strategy is not Strategy.DISAMBIGUATION]
         return (*others[: self.limit], *entries)
+
+    def _kept(self) -> list[FoundPage]:
+        """What was found; for a name that no page found has, the one whose kind spoke against it too."""
+        named = {page.query.entity for page in self.found.values() if _has_the_name(page)}
+        doubtful = [
+            page
+            for page in self.spare.values()
+            if page.query.entity in self.plan.entities
+            and page.query.entity not in named
+            and _has_the_name(page)
+        ]
+        return [*self.found.values(), *doubtful] or list(self.spare.values())
 
     def _missing(self) -> list[str]:
         """Entities that still need a page, as many as the plan needs."""
@@ -222,6 +235,10 @@ def _has_all_of(entity: str, page: Page) -> bool:
 
 def _is_about(entity: str, page: Page) -> bool:
     return is_about(entity, page.title, page.extract)
+
+
+def _has_the_name(page: FoundPage) -> bool:
+    return page.strategy is not Strategy.SEARCH or has_title_of(page.query.entity, page.document.title)
 
 
 def _number(page: FoundPage) -> int:
