@@ -10,11 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with its gold aliases; `id` aligns results with questions."""
+    """One question with its gold aliases; `id` aligns results with questions.
+
+    `pages` are the titles of the pages that it is about, where the set says so.
+    """
 
     id: str
     question: str
     answers: tuple[str, ...]
+    pages: tuple[str, ...] = ()
 
 
 def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
@@ -27,8 +31,10 @@ def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
         if limit is not None and len(items) == limit:
             break
         try:
-            items.append(Item(str(row["id"]), row["question"], tuple(row["answers"])))
-        except (KeyError, TypeError) as error:
+            about = row.get("s_wiki_title")
+            pages = (about,) if about else tuple(row.get("supporting_titles") or ())
+            items.append(Item(str(row["id"]), row["question"], tuple(row["answers"]), pages))
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"{folder}/{name}:{number} is no question with id and answers") from error
     return items
 

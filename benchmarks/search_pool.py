@@ -21,7 +21,7 @@ from benchmarks.faulted_hour import Hour, faulted_hour
 from benchmarks.report import table
 from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.backends.wikipedia.mediawiki import open_transport
-from deployments.backends.wikipedia.mediawiki_api import search_parameters
+from deployments.backends.wikipedia.parameters import search_parameters
 from deployments.backends.wikipedia.pool_observer import CacheUse
 from deployments.backends.wikipedia.shared_pool import SharedPool
 from deployments.backends.wikipedia.transport import PooledTransport

@@ -11,13 +11,13 @@ from crag_core.context import RequestContext
 from crag_core.degrade import SEARCH_OUTAGES, without_search
 from crag_core.generation import AnswerWriter, Evidence
 from crag_core.protocols import Ask, Evaluation, Evaluator, Retriever, Searcher
-from crag_core.queries import search_query
 from crag_core.refinement import (
     KnowledgeRefiner,
     KnownScores,
     documents_to_refine,
     min_strip_score,
 )
+from crag_core.searching import KnowledgeSearch, Searched, sought_for
 from crag_core.settings import ActionThresholds, CragSettings, DecomposeMode
 from crag_core.speculation import Ahead, QueueDelay, Speculation
 from crag_core.trace import Recorder
@@ -59,8 +59,8 @@ class Crag:
         settings = self.settings.with_options(ask.options, ask.sampling)
         recorder = Recorder()
         documents = await retrieve(ctx, ask, self.retriever, settings.retrieve_limit, recorder)
-        gathering = _Gathering(self, ctx, ask, settings, recorder)
-        async with gathering.begin_ahead(documents) as ahead:
+        gathering = _Gathering(self, ctx, ask, settings, recorder, documents)
+        async with gathering.begin_ahead() as ahead:
             with recorder.stage(Stage.EVALUATE):
                 evaluation = await self.evaluator.evaluate(
                     ctx, ask.question.text, [Passage(doc.text, doc.title) for doc in documents]
@@ -70,7 +70,7 @@ class Crag:
             minimum = min_strip_score(evaluation.strip_min_score, settings.refinement)
             recorder.evaluated(documents, evaluation, thresholds, minimum)
             action = trigger_action(evaluation.scores, thresholds)
-            evidence = await gathering.gather(action, documents, evaluation, thresholds, ahead)
+            evidence = await gathering.gather(action, evaluation, thresholds, ahead)
         async with aclosing(
             self.writer.write(ctx, ask.question, evidence, settings, recorder)
         ) as pieces:
@@ -97,13 +97,14 @@ class _Gathering:
     ask: Ask
     settings: CragSettings
     recorder: Recorder
+    documents: Sequence[Document]
 
-    def begin_ahead(self, documents: Sequence[Document]) -> Speculation:
+    def begin_ahead(self) -> Speculation:
         """Begin what some action will need, if the settings want it and the evaluator has the time."""
         wanted = self.settings.speculation
         if self.crag.queue_delay.recent_s() > wanted.max_queue_delay_s:
             return Speculation()
-        full = [document for document in documents if document.text.strip()]
+        full = [document for document in self.documents if document.text.strip()]
         is_cut = self.settings.refinement.mode is not DecomposeMode.SELECTION
 
         async def score_strips(recorder: Recorder) -> KnownScores:
@@ -123,20 +124,20 @@ class _Gathering:
     async def gather(
         self,
         action: Action,
-        documents: Sequence[Document],
         evaluation: Evaluation,
         thresholds: ActionThresholds,
         ahead: Speculation,
     ) -> Evidence:
         chosen = documents_to_refine(
-            action, documents, evaluation.scores, thresholds, self.settings.refinement
+            action, self.documents, evaluation.scores, thresholds, self.settings.refinement
         )
         scores = {
             document.id: score
-            for document, score in zip(documents, evaluation.scores, strict=True)
+            for document, score in zip(self.documents, evaluation.scores, strict=True)
             if score is not None
         }
         known = KnownScores(scores, strip_min_score=evaluation.strip_min_score)
+        minimum = min_strip_score(evaluation.strip_min_score, self.settings.refinement)
         internal: tuple[ScoredStrip, ...] = ()
         external: tuple[ScoredStrip, ...] = ()
         pages: Sequence[Document] = ()
@@ -147,16 +148,17 @@ class _Gathering:
                 internal = await self._refine(Stage.REFINE_INTERNAL, chosen, known.with_strips(strips))
             case Action.INCORRECT:
                 await ahead.keep(Speculative.SEARCH)
-                external, pages = await self._external(ahead.pages)
+                external, pages = await self._external(ahead.pages, minimum)
             case Action.AMBIGUOUS:
                 internal, (external, pages) = await _both(
-                    self._internal(chosen, known, ahead.strips), self._external(ahead.pages)
+                    self._internal(chosen, known, ahead.strips),
+                    self._external(ahead.pages, minimum),
                 )
         used = {scored.strip.document_id for scored in internal}
         return Evidence(
             pipeline=PipelineName.CRAG,
             knowledge=Knowledge(internal, external),
-            documents={document.id: document for document in (*documents, *pages)},
+            documents={document.id: document for document in (*self.documents, *pages)},
             action=action,
             quality=evidence_quality(
                 [scored.score for scored in (*internal, *external)],
@@ -173,27 +175,44 @@ class _Gathering:
         return await self._refine(Stage.REFINE_INTERNAL, documents, known.with_strips(strips))
 
     async def _external(
-        self, ahead: Ahead[Sequence[Document]] | None
+        self, ahead: Ahead[Searched] | None, minimum: float
     ) -> tuple[tuple[ScoredStrip, ...], Sequence[Document]]:
-        pages = await (ahead.result() if ahead else self._search(self.recorder))
-        return await self._refine(Stage.REFINE_EXTERNAL, pages, KnownScores()), pages
-
-    async def _search(self, recorder: Recorder) -> Sequence[Document]:
         if not self.settings.search:
+            return (), ()
+        searched = await (ahead.result() if ahead else self._search(self.recorder))
+        pages: Sequence[Document] = searched.documents
+        strips = await self._refine(Stage.REFINE_EXTERNAL, pages, KnownScores())
+        if self.settings.searching.whole_pages and pages and best_score(strips) < minimum:
+            best = strips[0].strip.document_id if strips else pages[0].id
+            page = next(page for page in pages if page.id == best)
+            if paragraphs := await self._read(searched, page):
+                pages = (*pages, *paragraphs)
+                strips = await self._refine(Stage.REFINE_EXTERNAL, pages, KnownScores())
+        return strips, pages
+
+    async def _search(self, recorder: Recorder) -> Searched:
+        search = KnowledgeSearch(self.crag.searchers, self.crag.evaluator, self.settings.searching)
+        return await search.search(
+            self.ctx,
+            sought_for(self.ask.question, self.documents),
+            recorder,
+            limit=self.settings.search_limit,
+            thresholds=self.settings.thresholds,
+        )
+
+    async def _read(self, searched: Searched, page: Document) -> Sequence[Document]:
+        """The page in full; when that fails its lead has to do."""
+        if searched.source is None:
             return ()
-        query = search_query(self.ask.question.text)
-        recorder.search_query = query
-        for searcher in self.crag.searchers:
-            recorder.search_calls += 1
-            try:
-                with recorder.stage(Stage.SEARCH):
-                    pages = await searcher.search(self.ctx, query, limit=self.settings.search_limit)
-            except SEARCH_OUTAGES as outage:
-                recorder.degraded.append(without_search(outage))
-            else:
-                recorder.searched(pages)
-                return pages
-        return ()
+        self.recorder.search_calls += 1
+        try:
+            with self.recorder.stage(Stage.SEARCH):
+                paragraphs = await searched.source.read(self.ctx, page)
+        except SEARCH_OUTAGES as outage:
+            self.recorder.degraded.append(without_search(outage))
+            return ()
+        self.recorder.read()
+        return paragraphs
 
     @property
     def _refiner(self) -> KnowledgeRefiner:
@@ -208,6 +227,12 @@ class _Gathering:
             return await self._refiner.refine(
                 self.ctx, stage, self.ask.question.text, documents, known, self.recorder
             )
+
+
+def best_score(strips: Sequence[ScoredStrip]) -> float:
+    """The best score among strips."""
+    scores = (scored.score for scored in strips if scored.score is not None)
+    return max(scores, default=float("-inf"))
 
 
 async def _both(

@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crag_core.context import RequestContext
+from crag_core.queries.plan import Sought
 from crag_core.settings import ActionThresholds, AnswerOptions, SamplingOptions
 from crag_core.types import (
     Answer,
     Completion,
     Document,
+    FoundPage,
     Passage,
     Prompt,
     Question,
     Sampling,
     Score,
+    SearchQuery,
 )
 
 
@@ -60,10 +63,29 @@ class Evaluator(Protocol):
     ) -> Evaluation: ...
 
 
-class Searcher(Protocol):
-    """Web documents for a query, best first; an empty result is an answer, an outage SearchFailed."""
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What one source of a search found, the queries it was planned with, and the requests it took.
 
-    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]: ...
+    `pages` are leads, best first. Those with strategy `disambiguation` share a name: which of them is
+    meant is for the core to choose.
+    """
+
+    pages: tuple[FoundPage, ...] = ()
+    queries: tuple[SearchQuery, ...] = ()
+    requests: int = 0
+
+
+class Searcher(Protocol):
+    """One source of web pages; an empty result is an answer, an outage raises SearchFailed."""
+
+    async def search(self, ctx: RequestContext, sought: Sought, *, limit: int) -> SearchResult:
+        """The leads of at most `limit` pages, and every page that shares an ambiguous name."""
+        ...
+
+    async def read(self, ctx: RequestContext, page: Document) -> Sequence[Document]:
+        """The paragraphs of a page found before, in full and in order; empty where there are no more."""
+        ...
 
 
 class Generator(Protocol):

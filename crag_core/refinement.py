@@ -110,8 +110,9 @@ class KnowledgeRefiner:
         scores, minimum = await self._scores(ctx, question, documents, strips, known, recorder)
         scored = [ScoredStrip(strip, scores[strip]) for strip in strips]
         kept = select(scored, settings, minimum)
+        recorder.fallbacks.pop(stage, None)
         if not kept and settings.fallback is StripFallback.BEST_DOCUMENT:
-            recorder.fallback = settings.fallback.value
+            recorder.fallbacks[stage] = settings.fallback.value
             kept = (
                 await asyncio.to_thread(_best_document, documents, scored, known.documents, settings),
             )

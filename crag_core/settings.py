@@ -165,6 +165,22 @@ class SpeculationSettings(Settings):
     )
 
 
+class SearchingSettings(Settings):
+    """What the core does with the pages that a search finds."""
+
+    same_name_margin: float = Field(
+        0.1,
+        ge=0.0,
+        description="Of pages that share an ambiguous name, those that score so close to the best are "
+        "read too; a share of the distance between the action thresholds.",
+    )
+    whole_pages: bool = Field(
+        True,
+        description="Whether the best page is read in full when no strip of a lead is above the "
+        "threshold.",
+    )
+
+
 class CragSettings(Settings):
     """The corrective pipeline and its two baselines."""
 
@@ -177,6 +193,9 @@ class CragSettings(Settings):
     )
     search: bool = Field(True, description="Whether INCORRECT and AMBIGUOUS search the web.")
     search_limit: int = Field(5, ge=1, le=20, description="Web documents taken per search.")
+    searching: SearchingSettings = Field(
+        default_factory=SearchingSettings, description="Choosing among the pages found."
+    )
     no_evidence: NoEvidence = Field(
         NoEvidence.ABSTAIN, description="What happens when no evidence is left."
     )

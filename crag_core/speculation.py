@@ -7,13 +7,14 @@ from other questions, so it stops as soon as their measured wait says so.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from crag_core.refinement import KnownScores
+from crag_core.searching import Searched
 from crag_core.trace import Recorder
-from crag_core.types import Document, Speculated, Speculative
+from crag_core.types import Speculated, Speculative
 
 Result = TypeVar("Result")
 
@@ -96,7 +97,7 @@ class Speculation:
     """What was begun ahead for one question; leaving it drops whatever no action has asked for."""
 
     strips: Ahead[KnownScores] | None = None
-    pages: Ahead[Sequence[Document]] | None = None
+    pages: Ahead[Searched] | None = None
 
     async def keep(self, *needed: Speculative) -> None:
         """Drop what the action does not need, so that it takes nothing from what it does."""

@@ -1,18 +1,22 @@
 """The recorder of one answer: stage times, scores, and the rungs taken."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from crag_core.errors import CragError
-from crag_core.protocols import Evaluation
+from crag_core.protocols import Evaluation, SearchResult
 from crag_core.settings import ActionThresholds
 from crag_core.types import (
     Degradation,
     Document,
+    FoundPage,
     Knowledge,
+    Score,
     ScoredDocument,
+    SearchedDocument,
+    SearchQuery,
     Speculated,
     Speculative,
     Stage,
@@ -27,14 +31,15 @@ class Recorder:
 
     degraded: list[Degradation] = field(default_factory=list)
     search_calls: int = 0
-    search_query: str | None = None
     strips_scored: int = 0
-    fallback: str | None = None
+    fallbacks: dict[Stage, str] = field(default_factory=dict)
     speculated: dict[Speculative, Speculated] = field(default_factory=dict)
     _started: float = field(default_factory=time.perf_counter)
     _stages: list[StageRecord] = field(default_factory=list)
     _documents: tuple[ScoredDocument, ...] = ()
-    _searched: tuple[ScoredDocument, ...] = ()
+    _searched: tuple[SearchedDocument, ...] = ()
+    _search_queries: tuple[SearchQuery, ...] = ()
+    _search_requests: int = 0
     _thresholds: ActionThresholds | None = None
     _strip_min_score: float | None = None
     _evaluator_id: str | None = None
@@ -48,10 +53,12 @@ class Recorder:
         """Take over what was recorded aside."""
         self.degraded += aside.degraded
         self.search_calls += aside.search_calls
-        self.search_query = aside.search_query or self.search_query
         self.strips_scored += aside.strips_scored
+        self.fallbacks |= aside.fallbacks
         self._stages += aside._stages
         self._searched = aside._searched or self._searched
+        self._search_queries = aside._search_queries or self._search_queries
+        self._search_requests += aside._search_requests
 
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[None]:
@@ -85,11 +92,30 @@ class Recorder:
         self._evaluator_id = evaluation.evaluator_id
         self._evaluator_queue_s = evaluation.queue_s
 
-    def searched(self, documents: Sequence[Document]) -> None:
-        """Record the pages that the search found."""
+    def searched(
+        self, result: SearchResult, chosen: Sequence[FoundPage], scores: Mapping[str, Score]
+    ) -> None:
+        """Record a search's queries and pages; `scores` are of those that share their name, by id."""
+        used = {page.document.id for page in chosen}
+        self._search_queries = result.queries
+        self._search_requests = result.requests
         self._searched = tuple(
-            ScoredDocument(document.id, document.title, None, False) for document in documents
+            SearchedDocument(
+                document_id=page.document.id,
+                title=page.document.title,
+                url=page.document.url,
+                revision=page.document.revision,
+                strategy=page.strategy,
+                query=page.query.text,
+                score=scores.get(page.document.id),
+                used=page.document.id in used,
+            )
+            for page in result.pages
         )
+
+    def read(self) -> None:
+        """Record one more request: a page was read in full."""
+        self._search_requests += 1
 
     def trace(self, knowledge: Knowledge) -> Trace:
         """The finished trace; stages in the order in which they started."""
@@ -103,8 +129,9 @@ class Recorder:
             evaluator_id=self._evaluator_id,
             strips_scored=self.strips_scored,
             strips_kept=len(knowledge.strips),
-            search_query=self.search_query,
-            fallback=self.fallback,
+            search_queries=self._search_queries,
+            search_requests=self._search_requests,
+            fallback=next(iter(self.fallbacks.values()), None),
             evaluator_queue_s=self._evaluator_queue_s,
             speculated=dict(self.speculated),
         )

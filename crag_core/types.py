@@ -82,6 +82,16 @@ class Speculated(StrEnum):
     WASTED = "wasted"
 
 
+class Strategy(StrEnum):
+    """The ways of knowledge searching to a page, as the open reproduction names them."""
+
+    DIRECT = "direct"
+    DISAMBIGUATION = "disambiguation"
+    TYPED = "typed"
+    SEARCH = "search"
+    HINT = "hint"
+
+
 class DocumentSource(StrEnum):
     """Where a document came from."""
 
@@ -128,6 +138,28 @@ class Document:
     source: DocumentSource = DocumentSource.CORPUS
     url: str | None = None
     revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """One query: a page's title, or with strategy `search` words of the text; and why it is asked."""
+
+    text: str
+    strategy: Strategy
+    entity: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """A page that a search found, and the query that led to it.
+
+    `strategy` is `disambiguation` for an entry of a page that lists what `query` may mean.
+    """
+
+    document: Document
+    query: SearchQuery
+    strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +299,23 @@ class ScoredDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchedDocument:
+    """A page that the search found: how, at which revision, and whether it was used as evidence.
+
+    `score` is the evaluator's where pages of one name had to be told apart, else `None`.
+    """
+
+    document_id: str
+    title: str
+    url: str | None
+    revision: str | None
+    strategy: Strategy
+    query: str
+    score: Score | None
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """How an answer came about: what was scored against which thresholds, and how long it took.
 
@@ -276,13 +325,14 @@ class Trace:
 
     stages: tuple[StageRecord, ...] = ()
     documents: tuple[ScoredDocument, ...] = ()
-    searched: tuple[ScoredDocument, ...] = ()
+    searched: tuple[SearchedDocument, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     strip_min_score: float | None = None
     evaluator_id: str | None = None
     strips_scored: int = 0
     strips_kept: int = 0
-    search_query: str | None = None
+    search_queries: tuple[SearchQuery, ...] = ()
+    search_requests: int = 0
     fallback: str | None = None
     evaluator_queue_s: float = 0.0
     speculated: Mapping[Speculative, Speculated] = field(default_factory=dict)

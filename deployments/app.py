@@ -71,6 +71,7 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
         retriever,
         evaluator,
         searchers,
+        settings.crag.searching,
         settings.api,
     )
     return application

@@ -17,7 +17,7 @@ from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
 from deployments.settings import PageText, Pooling
-from deployments.terminal import err, out, print_answer, print_findings, shown
+from deployments.terminal import err, out, print_answer, print_findings, print_search, shown
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -95,6 +95,26 @@ def ask(
         out.print_json(data=answer)
     else:
         print_answer(answer)
+
+
+@app.command()
+def search(
+    text: Annotated[str, typer.Argument(help="A question.")],
+    url: Annotated[str, typer.Option(help="Where the server is.")] = DEFAULT_URL,
+    is_query: Annotated[
+        bool, typer.Option("--query", help="Search for the text as it is, and make no queries of it.")
+    ] = False,
+    limit: Annotated[int, typer.Option(help="Pages at most.", min=1, max=20)] = 5,
+    timeout_s: Annotated[float, typer.Option(help="Seconds to wait.", min=0.1)] = 30.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show which pages a running server finds for a question, and how."""
+    body = {"query" if is_query else "question": text, "limit": limit}
+    found = _post(url.rstrip("/"), "/v1/search", body, timeout_s)
+    if as_json:
+        out.print_json(data=found)
+    else:
+        print_search(found)
 
 
 @index.command("build")

@@ -24,7 +24,8 @@ from ray.serve.handle import DeploymentHandle
 
 from crag_core.context import RequestContext
 from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
-from crag_core.protocols import Ask, Evaluation
+from crag_core.protocols import Ask, Evaluation, SearchResult
+from crag_core.queries.plan import Sought
 from crag_core.types import (
     Answer,
     Completion,
@@ -50,6 +51,7 @@ from deployments.messages import (
     EvaluateRequest,
     GenerateRequest,
     PipelineRequest,
+    ReadRequest,
     RetrieveRequest,
     SearchRequest,
     WireContext,
@@ -112,11 +114,17 @@ class SearcherClient:
     handle: DeploymentHandle[Any]
     source: DocumentSource
 
-    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
-        """Web documents, best first."""
-        request = SearchRequest(WireContext.of(ctx), self.source, query, limit)
-        documents: Sequence[Document] = await _call(ctx, Stage.SEARCH, self.handle.search, request)
-        return documents
+    async def search(self, ctx: RequestContext, sought: Sought, *, limit: int) -> SearchResult:
+        """Leads of web pages, best first."""
+        request = SearchRequest(WireContext.of(ctx), self.source, sought, limit)
+        result: SearchResult = await _call(ctx, Stage.SEARCH, self.handle.search, request)
+        return result
+
+    async def read(self, ctx: RequestContext, page: Document) -> Sequence[Document]:
+        """The paragraphs of a page."""
+        request = ReadRequest(WireContext.of(ctx), self.source, page)
+        paragraphs: Sequence[Document] = await _call(ctx, Stage.SEARCH, self.handle.read, request)
+        return paragraphs
 
 
 @dataclass(frozen=True)

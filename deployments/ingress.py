@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from fastapi import FastAPI
 
 from crag_core.protocols import Evaluator, Pipeline, Retriever, Searcher
+from crag_core.searching import KnowledgeSearch
+from crag_core.settings import SearchingSettings
 from crag_core.types import PipelineName
 from deployments.api.app import create_api
 from deployments.api.services import Services
@@ -24,6 +26,7 @@ class Ingress:
         retriever: Retriever,
         evaluator: Evaluator,
         searchers: Sequence[Searcher],
+        searching: SearchingSettings,
         settings: ApiSettings,
     ) -> None:
         """Starts the canary that makes the application ready."""
@@ -32,6 +35,7 @@ class Ingress:
         self._services = Services(
             pipelines=pipelines,
             evaluator=evaluator,
+            search=KnowledgeSearch(searchers, evaluator, searching),
             readiness=self._canary,
             metrics=gather_metrics,
             observer=AnswerMetrics(),

@@ -8,7 +8,8 @@ from typing import Self
 
 from crag_core.context import Lane, RequestContext
 from crag_core.protocols import Ask
-from crag_core.types import DocumentSource, Passage, PipelineName, Prompt, Sampling
+from crag_core.queries.plan import Sought
+from crag_core.types import Document, DocumentSource, Passage, PipelineName, Prompt, Sampling
 
 _MARGIN_S = 0.02
 
@@ -62,8 +63,17 @@ class SearchRequest:
 
     context: WireContext
     source: DocumentSource
-    query: str
+    sought: Sought
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """To the searcher: a page found before, to be read in full."""
+
+    context: WireContext
+    source: DocumentSource
+    page: Document
 
 
 @dataclass(frozen=True, slots=True)

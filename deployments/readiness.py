@@ -9,6 +9,7 @@ from contextlib import aclosing
 from crag_core.context import RequestContext
 from crag_core.errors import CragError, SearchFailed
 from crag_core.protocols import Ask, Evaluator, Pipeline, Retriever, Searcher
+from crag_core.queries.plan import Sought
 from crag_core.settings import AnswerOptions
 from crag_core.types import Passage, PipelineName, Question, Stage
 from deployments.api.health import StageState
@@ -72,7 +73,7 @@ def probes(
     async def search(ctx: RequestContext) -> None:
         for searcher in searchers:
             try:
-                await searcher.search(ctx, _QUESTION, limit=1)
+                await searcher.search(ctx, Sought(_QUESTION), limit=1)
             except SearchFailed as error:
                 # the stage has answered: an outage of the web must not keep answers back
                 _logger.warning("the search is up, but its source is not: %s", error.message)

@@ -1,18 +1,23 @@
 """The searcher's replica."""
 
+import asyncio
 from collections.abc import Sequence
 
 from pydantic import SecretStr
 
 from crag_core.errors import SearchFailed
+from crag_core.protocols import SearchResult
+from crag_core.queries.plan import SearchPlan, Sought
+from crag_core.queries.planning import plan_search
+from crag_core.queries.reproduction import reproduction_plan
 from crag_core.types import Document, DocumentSource
 from deployments.backends.wikipedia.budget import SearchBudget
-from deployments.messages import SearchRequest
-from deployments.settings import SearcherSettings
+from deployments.messages import ReadRequest, SearchRequest
+from deployments.settings import SearcherSettings, SearchMode
 
 
 class Searcher:
-    """Finds web documents: candidates only; choosing among them is the core's business."""
+    """Finds web pages: leads and candidates only; choosing among them is the core's business."""
 
     def __init__(
         self,
@@ -25,24 +30,43 @@ class Searcher:
         `budget` is what all replicas share for the wiki, `token` the operator's for it.
         """
         # imported here: the node that builds the application need not load what only a replica uses
+        from deployments.backends.entity_finder import SpacyEntityFinder
         from deployments.backends.indexes.snapshot_search import SnapshotSearch
         from deployments.backends.wikipedia.fallback_budget import FallbackBudget
-        from deployments.backends.wikipedia.mediawiki import MediaWiki, open_transport
+        from deployments.backends.wikipedia.mediawiki import MediaWiki
+        from deployments.backends.wikipedia.search import WikiSearch, wiki_search
 
-        self._mediawiki: MediaWiki | None = None
+        self._mode = settings.mode
+        self._finder = settings.entity_model and SpacyEntityFinder.load(settings.entity_model)
+        self._wiki: WikiSearch | None = None
         if settings.mediawiki is not None:
             shared = budget and FallbackBudget(budget, settings.mediawiki)
-            transport = open_transport(settings.mediawiki, shared, token)
-            self._mediawiki = MediaWiki(settings.mediawiki, transport)
+            wiki = MediaWiki(settings.mediawiki, shared, token)
+            self._wiki = wiki_search(wiki, settings)
         self._snapshot = settings.snapshot and SnapshotSearch.open(settings.snapshot)
 
-    async def search(self, request: SearchRequest) -> Sequence[Document]:
-        """Documents of one source, best first; empty when nothing was found."""
+    async def search(self, request: SearchRequest) -> SearchResult:
+        """Pages of one source, best first; none when nothing was found."""
         ctx = request.context.localize()
-        if request.source is DocumentSource.WIKIPEDIA and self._mediawiki:
-            return await self._mediawiki.search(
-                request.query, limit=request.limit, timeout_s=ctx.remaining_s(), lane=ctx.lane
+        plan = await self._plan(request.sought)
+        if request.source is DocumentSource.WIKIPEDIA and self._wiki:
+            return await self._wiki.search(
+                plan, limit=request.limit, timeout_s=ctx.remaining_s(), lane=ctx.lane
             )
         if request.source is DocumentSource.SNAPSHOT and self._snapshot:
-            return await self._snapshot.search(request.query, limit=request.limit)
+            return await self._snapshot.search(plan, limit=request.limit)
         raise SearchFailed(f"the searcher has no source {request.source}")
+
+    async def read(self, request: ReadRequest) -> Sequence[Document]:
+        """The paragraphs of a page; a snapshot has no more of a page than its search returned."""
+        ctx = request.context.localize()
+        if request.source is DocumentSource.WIKIPEDIA and self._wiki:
+            return await self._wiki.read(request.page, timeout_s=ctx.remaining_s(), lane=ctx.lane)
+        return ()
+
+    async def _plan(self, sought: Sought) -> SearchPlan:
+        if self._mode is SearchMode.REPRODUCTION:
+            return reproduction_plan(sought)
+        if self._finder:  # a model of some milliseconds, which the event loop must not wait for
+            return await asyncio.to_thread(plan_search, sought, self._finder)
+        return plan_search(sought)

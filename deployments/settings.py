@@ -242,8 +242,29 @@ class MediaWikiSettings(Settings):
         return self
 
 
+class SearchMode(StrEnum):
+    """Which queries are asked in which order: ours, or the open reproduction's."""
+
+    BATCHED = "batched"
+    REPRODUCTION = "reproduction"
+
+
 class SearcherSettings(Settings):
     """Knowledge searching: MediaWiki, or a local snapshot, which is also MediaWiki's fallback."""
+
+    mode: SearchMode = Field(
+        SearchMode.BATCHED,
+        description="`batched` folds all strategies into few requests; `reproduction` asks one after "
+        "the other, as the open reproduction does.",
+    )
+    max_requests: int = Field(
+        3, ge=1, le=10, description="Requests of one search in mode `batched`, at most."
+    )
+    entity_model: str | None = Field(
+        None,
+        description="Name or folder of a spaCy pipeline that finds names where no rule does; null "
+        "takes the rules alone.",
+    )
 
     snapshot: str | None = Field(None, description="Folder or URI of a snapshot index.")
     mediawiki: MediaWikiSettings | None = Field(None, description="Null searches the snapshot only.")

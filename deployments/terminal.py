@@ -46,9 +46,13 @@ def print_answer(answer: Mapping[str, Any]) -> None:
         )
     if scores.row_count:
         out.print(scores)
-    if trace.get("search_query"):
-        pages = ", ".join(page["title"] for page in trace["searched"]) or "nothing found"
-        out.print(f'searched "{shown(trace["search_query"])}": {shown(pages)}')
+    if trace.get("search_queries"):
+        pages = ", ".join(
+            f"{page['title']} ({page['strategy']})" for page in trace["searched"] if page["used"]
+        )
+        names = dict.fromkeys(query["entity"] or query["text"] for query in trace["search_queries"])
+        searched = ", ".join(f'"{name}"' for name in names)
+        out.print(f"searched {shown(searched)}: {shown(pages or 'nothing found')}")
     out.print(f"strips kept {trace.get('strips_kept', 0)} of {trace.get('strips_scored', 0)} scored")
     for citation in answer["citations"]:
         score = "" if citation["score"] is None else f" ({citation['score']:+.3f})"
@@ -59,3 +63,25 @@ def print_answer(answer: Mapping[str, Any]) -> None:
         out.print(f"[yellow]degraded[/] {rung['stage']}: {rung['reason']}")
     times = "  ".join(f"{stage['stage']} {stage['seconds']:.3f} s" for stage in trace.get("stages", []))
     out.print(f"[dim]{times}[/]")
+
+
+def print_search(found: Mapping[str, Any]) -> None:
+    """What a search asked and found: the queries by strategy, then each page with its lead."""
+    asked: dict[str, list[str]] = {}
+    for query in found["queries"]:
+        asked.setdefault(query["strategy"], []).append(query["text"])
+    for strategy, texts in asked.items():
+        out.print(f"[bold]{strategy}[/] {shown(', '.join(texts))}")
+    for rung in found["degraded"]:
+        out.print(f"[yellow]degraded[/] {rung['stage']}: {rung['reason']}")
+    for page in found["results"]:
+        score = "" if page["score"] is None else f" ({page['score']:+.3f})"
+        revision = f", revision {page['revision']}" if page["revision"] else ""
+        how = f"by {page['strategy']} {page['query']}{score}{revision}"
+        out.print(f"\n[cyan]{shown(page['title'])}[/] {shown(how)}\n{shown(page['url'] or '')}")
+        out.print(shown(page["text"]))
+    if not found["results"]:
+        out.print("nothing found")
+    if found["same_name"]:
+        out.print(f"\nothers of that name: {shown(', '.join(found['same_name']))}")
+    out.print(f"[dim]{found['requests']} requests[/]")

@@ -5,16 +5,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crag_core.context import RequestContext
-from crag_core.protocols import Ask, Evaluation
+from crag_core.protocols import Ask, Evaluation, SearchResult
+from crag_core.queries.plan import Sought
 from crag_core.settings import ActionThresholds
 from crag_core.types import (
     Answer,
     Completion,
     Document,
+    FoundPage,
     Passage,
     Prompt,
     Sampling,
     Score,
+    SearchQuery,
+    Strategy,
     TokenUsage,
 )
 
@@ -90,16 +94,23 @@ class FakeEvaluator:
 
 @dataclass
 class FakeSearcher:
-    """Returns its pages, the first `limit` of them; hanging, it counts how often it was cancelled."""
+    """Finds its pages, all by one strategy; reading one gives its paragraphs.
+
+    Hanging, it counts how often it was cancelled.
+    """
 
     pages: Sequence[Document] = ()
     error: Exception | None = None
+    strategy: Strategy = Strategy.DIRECT
+    paragraphs: Sequence[Document] = ()
+    read_error: Exception | None = None
     hang: bool = False
     cancelled: int = 0
-    queries: list[str] = field(default_factory=list)
+    sought: list[Sought] = field(default_factory=list)
+    pages_read: list[str] = field(default_factory=list)
 
-    async def search(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
-        self.queries.append(query)
+    async def search(self, ctx: RequestContext, sought: Sought, *, limit: int) -> SearchResult:
+        self.sought.append(sought)
         if self.hang:
             try:
                 await asyncio.Event().wait()
@@ -108,7 +119,17 @@ class FakeSearcher:
                 raise
         if self.error:
             raise self.error
-        return self.pages[:limit]
+        query = SearchQuery("Feilden", Strategy.DIRECT, "Feilden", "X's P")
+        found = tuple(FoundPage(page, query, self.strategy) for page in self.pages)
+        if self.strategy is not Strategy.DISAMBIGUATION:
+            found = found[:limit]
+        return SearchResult(found, (query,), requests=1)
+
+    async def read(self, ctx: RequestContext, page: Document) -> Sequence[Document]:
+        self.pages_read.append(page.id)
+        if self.read_error:
+            raise self.read_error
+        return self.paragraphs
 
 
 @dataclass

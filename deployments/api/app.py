@@ -13,6 +13,7 @@ from deployments.api.native import native_routes
 from deployments.api.observing import ObserveAnswers
 from deployments.api.openai import openai_routes
 from deployments.api.rerank import rerank_routes
+from deployments.api.search import search_routes
 from deployments.api.services import Services
 from deployments.settings import ApiSettings
 
@@ -45,6 +46,7 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
     api.include_router(native_routes(answering))
     api.include_router(openai_routes(answering))
     api.include_router(rerank_routes(services.evaluator, settings))
+    api.include_router(search_routes(services.search, settings))
     api.include_router(health_routes(services.readiness, services.metrics))
 
     @api.get(routes.ROOT, tags=["operations"], summary="What is this?")
@@ -60,6 +62,7 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
             "chat_completions": routes.CHAT_COMPLETIONS,
             "models": routes.MODELS,
             "rerank": routes.RERANK,
+            "search": routes.SEARCH,
             "ready": routes.READY,
         }
 

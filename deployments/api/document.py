@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 
 from crag_core.context import RequestContext
 from crag_core.protocols import Evaluation
+from crag_core.searching import KnowledgeSearch
+from crag_core.settings import SearchingSettings
 from crag_core.types import Passage
 from deployments.api.app import Services, create_api
 from deployments.api.health import StageState
@@ -33,7 +35,8 @@ _RANGES = {
 
 def api_document() -> str:
     """The reference: every route with its errors, then every object that is sent or returned."""
-    services = Services({}, _Unasked(), _Unasked(), _unasked, _Unasked())
+    search = KnowledgeSearch((), _Unasked(), SearchingSettings())
+    services = Services({}, _Unasked(), search, _Unasked(), _unasked, _Unasked())
     openapi = create_api(services, ApiSettings()).openapi()
     return "\n".join(_lines(openapi)) + "\n"
 

@@ -1,9 +1,10 @@
-"""What the API is given: Protocols only, so that it runs without a cluster."""
+"""What the API is given: Protocols, and the core over them, so that it runs without a cluster."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from crag_core.protocols import Evaluator, Pipeline
+from crag_core.searching import KnowledgeSearch
 from crag_core.types import PipelineName
 from deployments.api.health import Readiness
 from deployments.api.observing import AnswerObserver
@@ -15,6 +16,7 @@ class Services:
 
     pipelines: Mapping[PipelineName, Pipeline]
     evaluator: Evaluator
+    search: KnowledgeSearch
     readiness: Readiness
     metrics: Callable[[], Awaitable[str]]
     observer: AnswerObserver

@@ -103,7 +103,7 @@ async def test_correct_answers_from_the_corpus_and_does_not_search() -> None:
     answer = await world.answer()
     assert (answer.action, answer.evidence_quality) == (Action.CORRECT, EvidenceQuality.STRONG)
     assert cited(answer) == ["p1"]
-    assert world.searcher.queries == []
+    assert world.searcher.sought == []
     assert answer.text == "A politician from Blackburn."
     assert answer.degraded == ()
     assert (answer.usage.llm_calls, answer.usage.search_calls) == (1, 0)
@@ -114,12 +114,15 @@ async def test_incorrect_drops_the_corpus_and_answers_from_the_web() -> None:
     answer = await world.answer()
     assert (answer.action, answer.evidence_quality) == (Action.INCORRECT, EvidenceQuality.WEAK)
     assert cited(answer) == ["w1"]
-    assert world.searcher.queries == ["Henry Feilden's occupation"]
-    assert world.snapshot.queries == []
+    (sought,) = world.searcher.sought
+    assert sought.text == QUESTION.text
+    assert sought.hints[0] == f"{POLITICIAN.title}\n{POLITICIAN.text}"
+    assert world.snapshot.sought == []
     citation = answer.citations[0]
     assert (citation.url, citation.revision) == (PAGE.url, "7")
     assert PAGE.text[citation.start : citation.end] == citation.text
-    assert answer.trace.search_query == "Henry Feilden's occupation"
+    assert [query.text for query in answer.trace.search_queries] == ["Feilden"]
+    assert answer.trace.search_requests == 1
 
 
 async def test_ambiguous_answers_from_both_corpus_first() -> None:
@@ -198,7 +201,7 @@ async def test_an_empty_search_is_an_answer_and_asks_nobody_else() -> None:
     world = World(searcher=FakeSearcher(()), snapshot=FakeSearcher((PAGE,)))
     answer = await world.answer()
     assert answer.text == NOT_ENOUGH_EVIDENCE
-    assert world.snapshot.queries == []
+    assert world.snapshot.sought == []
 
 
 async def test_a_bug_in_the_search_is_not_taken_for_an_outage() -> None:
@@ -228,7 +231,7 @@ async def test_a_forced_answer_comes_from_memory_and_cites_nothing() -> None:
 async def test_search_switched_off_is_not_an_outage() -> None:
     world = World({POLITICIAN.text: UNSURE})
     answer = await world.answer(options=AnswerOptions(search=False))
-    assert world.searcher.queries == []
+    assert world.searcher.sought == []
     assert (answer.degraded, answer.usage.search_calls) == ((), 0)
     assert cited(answer) == ["p1", "p2"]
 
@@ -286,7 +289,7 @@ async def test_a_failed_evaluation_surfaces_and_is_never_incorrect() -> None:
     world = World(evaluator=FakeEvaluator(error=EvaluationFailed("out of memory")))
     with pytest.raises(EvaluationFailed):
         await world.answer()
-    assert world.searcher.queries == []
+    assert world.searcher.sought == []
 
 
 async def test_a_failed_evaluation_of_one_side_cancels_the_other() -> None:
@@ -383,7 +386,8 @@ async def test_ambiguous_uses_both_what_was_scored_and_what_was_found_ahead() ->
     assert answer.trace.speculated == {"strips": "used", "search": "used"}
     assert answer.citations == lazy.citations
     assert answer.usage.search_calls == 1
-    assert answer.trace.search_query == lazy.trace.search_query
+    assert answer.trace.search_queries == lazy.trace.search_queries
+    assert answer.trace.searched == lazy.trace.searched
     assert answer.trace.strips_scored == lazy.trace.strips_scored
     # documents, all internal strips at once, external strips
     assert len(world.evaluator.calls) == 3

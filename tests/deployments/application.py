@@ -11,7 +11,8 @@ from crag_core.baselines import NoRetrieval, Rag
 from crag_core.crag import Crag
 from crag_core.generation import AnswerWriter
 from crag_core.protocols import Pipeline
-from crag_core.settings import CragSettings
+from crag_core.searching import KnowledgeSearch
+from crag_core.settings import CragSettings, SearchingSettings
 from crag_core.types import Document, PipelineName
 from deployments.api.app import Services, create_api
 from deployments.api.health import StageState
@@ -79,6 +80,7 @@ class Application:
         services = Services(
             self.pipelines or self._real_pipelines(),
             self.evaluator,
+            KnowledgeSearch((self.searcher,), self.evaluator, SearchingSettings()),
             self.readiness,
             fake_metrics,
             self.observer,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -49,10 +50,11 @@ def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
         ("generator", {"model": str(ROOT / "docs")}, "holds no model: it has no config.json"),
         ("retriever", {"index": "./nowhere"}, "holds no finished index"),
         ("searcher", {"snapshot": "./nowhere"}, "holds no finished index"),
+        ("searcher", {"entity_model": "nowhere"}, "nowhere is neither a folder nor installed"),
         ("evaluator", {"model": "./nowhere"}, "evaluator: model folder ./nowhere does not exist"),
         ("crag", {"thresholds": {"upper": -1.0, "lower": 1.0}}, "is below lower threshold"),
     ],
-    ids=["generator", "no-model", "index", "snapshot", "evaluator", "thresholds"],
+    ids=["generator", "no-model", "index", "snapshot", "entity-model", "evaluator", "thresholds"],
 )
 def test_the_doctor_names_what_cannot_work(
     tmp_path: Path, section: str, change: dict[str, Any], words: str
@@ -111,6 +113,54 @@ def test_measuring_without_a_server_says_so(tmp_path: Path) -> None:
     result = run("quality", "--data", SAMPLE, "--name", "questions", "--url", "http://127.0.0.1:9/")
     assert result.exit_code == 2
     assert "accuracy" not in result.output
+
+
+def test_searching_without_a_server_says_how_to_start_one() -> None:
+    result = run("search", "Who wrote Dracula?", "--url", "http://127.0.0.1:9")
+    assert result.exit_code == 2
+    assert "no server answers at http://127.0.0.1:9" in " ".join(result.output.split())
+
+
+@pytest.fixture
+def served_search(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server's answer to a search, safe and unsafe text in it, and what was sent for it."""
+    sent: list[Any] = []
+    found = {
+        "queries": [{"text": "Dracula", "strategy": "direct", "entity": "Dracula", "reason": "who"}],
+        "results": [
+            {
+                "title": "Dracula", "url": "https://wiki.example/Dracula", "revision": "7",
+                "strategy": "direct", "query": "Dracula", "score": None, "text": "A [bold]\x1b novel.",
+                "document_id": "wikipedia:1", "source": "wikipedia",
+            }
+        ],
+        "same_name": ["Dracula (film)"],
+        "requests": 1,
+        "degraded": [],
+    }  # fmt: skip
+
+    def post(url: str, **arguments: Any) -> httpx.Response:
+        sent.append((url, arguments["json"]))
+        return httpx.Response(200, json=found)
+
+    monkeypatch.setattr(httpx, "post", post)
+    return sent
+
+
+def test_a_search_is_shown_with_the_way_to_each_page(served_search: Any) -> None:
+    result = run("search", "Who wrote Dracula?", "--limit", "3")
+    assert result.exit_code == 0, result.output
+    assert served_search == [
+        ("http://127.0.0.1:8000/v1/search", {"question": "Who wrote Dracula?", "limit": 3})
+    ]
+    assert "by direct Dracula, revision 7" in result.output
+    assert "A [bold]  novel." in result.output and "others of that name: Dracula (film)" in result.output
+
+
+def test_a_search_is_printed_as_json(served_search: Any) -> None:
+    result = run("search", "Dracula", "--query", "--json")
+    assert json.loads(result.stdout)["results"][0]["title"] == "Dracula"
+    assert served_search[0][1] == {"query": "Dracula", "limit": 5}
 
 
 def test_a_port_out_of_range_is_a_usage_error() -> None:

@@ -15,13 +15,12 @@ from pydantic import SecretStr
 
 from crag_core.errors import SearchFailed, SettingsError
 from crag_core.types import Document, DocumentSource
-from deployments.backends.wikipedia.mediawiki import MediaWiki, open_transport
+from deployments.backends.wikipedia.mediawiki import MediaWiki
 from deployments.backends.wikipedia.mediawiki_api import (
     QueryAnswer,
     plain_query,
-    readable_documents,
-    search_parameters,
 )
+from deployments.backends.wikipedia.parameters import search_parameters
 from deployments.backends.wikipedia.retry import retry_after_s
 from deployments.backends.wikipedia.session import user_agent
 from deployments.settings import MediaWikiSettings, SearchBudgetSettings
@@ -44,7 +43,8 @@ def page(**changes: object) -> dict[str, object]:
 
 def documents(*pages: dict[str, object]) -> list[Document]:
     answer = {"batchcomplete": True, "query": {"pages": list(pages)}, "limits": {"extracts": 20}}
-    return readable_documents(QueryAnswer.model_validate(answer), HOST)
+    ranked = QueryAnswer.model_validate(answer).ranked
+    return [found.document(HOST) for found in ranked if found.is_readable]
 
 
 def test_a_page_becomes_a_document() -> None:
@@ -72,6 +72,7 @@ def test_pages_come_in_the_order_of_their_index() -> None:
         page(extract=" \n"),
         {"pageid": 7, "ns": 0, "title": "Titanic", "index": 1},
         {"ns": 0, "title": "Redirected to nowhere", "missing": True, "index": 1},
+        page(ns=2, title="User:Titanic"),
     ],
 )
 def test_pages_that_cannot_be_read_are_left_out(unreadable: dict[str, object]) -> None:
@@ -94,7 +95,7 @@ def test_only_web_addresses_of_the_wiki_itself_are_kept(address: str) -> None:
 
 
 def test_an_answer_without_query_has_no_documents() -> None:
-    assert readable_documents(QueryAnswer.model_validate({"batchcomplete": True}), HOST) == []
+    assert QueryAnswer.model_validate({"batchcomplete": True}).ranked == []
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,9 @@ async def test_searches_beyond_max_in_flight_wait(new_wiki: NewWiki) -> None:
 
     wiki = await new_wiki(slow)
     client = MediaWiki(wiki.settings)
-    await asyncio.gather(*(client.search(f"query {n}", limit=1, timeout_s=5) for n in range(6)))
+    await asyncio.gather(
+        *(client.query(search_parameters(f"query {n}", 1), timeout_s=5) for n in range(6))
+    )
     await client.close()
     assert len(wiki.cookies) == 6
     assert wiki.most_in_flight == 2
@@ -232,9 +235,9 @@ async def test_cookies_are_sent_back_while_the_session_is_open(new_wiki: NewWiki
     wiki = await new_wiki(with_cookie)
     client = MediaWiki(wiki.settings)
     for query in ("ship", "sea"):
-        await client.search(query, limit=1, timeout_s=5)
+        await client.query(search_parameters(query, 1), timeout_s=5)
     await client.close()
-    await client.search("land", limit=1, timeout_s=5)
+    await client.query(search_parameters("land", 1), timeout_s=5)
     await client.close()
     assert wiki.cookies == ["", "WMF-Uniq=1", ""]
 
@@ -250,9 +253,9 @@ async def test_a_token_goes_to_the_wiki_and_is_shown_to_nobody(
 
     caplog.set_level("DEBUG")
     wiki, token = await new_wiki(refusing), SecretStr("s3cret")
-    client = MediaWiki(wiki.settings, open_transport(wiki.settings, token=token))
+    client = MediaWiki(wiki.settings, token=token)
     with pytest.raises(SearchFailed) as failure:
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
     assert seen == ["Bearer s3cret"]
     assert "s3cret" not in f"{failure.value.message} {caplog.text} {token!r} {vars(client)}"
@@ -261,8 +264,8 @@ async def test_a_token_goes_to_the_wiki_and_is_shown_to_nobody(
 def test_a_token_never_travels_in_the_open() -> None:
     settings = MediaWikiSettings(api_url="http://wiki.example/w/api.php")
     with pytest.raises(SettingsError, match=r"token for wiki\.example would travel in the open"):
-        open_transport(settings, token=SecretStr("s3cret"))
-    open_transport(MediaWikiSettings(api_url="https://wiki.example/w/api.php"), token=SecretStr("s"))
+        MediaWiki(settings, token=SecretStr("s3cret"))
+    MediaWiki(MediaWikiSettings(api_url="https://wiki.example/w/api.php"), token=SecretStr("s"))
 
 
 async def test_a_compressed_answer_counts_as_long_as_it_is_unpacked(new_wiki: NewWiki) -> None:
@@ -273,7 +276,7 @@ async def test_a_compressed_answer_counts_as_long_as_it_is_unpacked(new_wiki: Ne
     wiki = await new_wiki(bomb)
     client = MediaWiki(wiki.settings)
     with pytest.raises(SearchFailed, match="more than 100000 bytes"):
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
 
 
@@ -288,13 +291,13 @@ async def test_a_cancelled_search_stays_cancelled_and_frees_its_slot(new_wiki: N
     wiki = await new_wiki(never)
     budget = SearchBudgetSettings(requests_per_minute=60_000, max_in_flight=1)
     client = MediaWiki(wiki.settings.model_copy(update={"budget": budget}))
-    search = asyncio.create_task(client.search("ship", limit=1, timeout_s=5))
+    search = asyncio.create_task(client.query(search_parameters("ship", 1), timeout_s=5))
     await reached.wait()
     search.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search
     wiki.answer = nothing_found
-    assert await client.search("ship", limit=1, timeout_s=5) == []
+    assert await client.query(search_parameters("ship", 1), timeout_s=5) == QueryAnswer()
     await client.close()
 
 
@@ -304,7 +307,7 @@ async def test_a_code_that_is_no_word_does_not_reach_the_message(new_wiki: NewWi
 
     client = MediaWiki((await new_wiki(refused)).settings)
     with pytest.raises(SearchFailed) as failure:
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()
     assert failure.value.message == "localhost answered with the API error unknown"
 
@@ -313,5 +316,5 @@ async def test_an_unreachable_wiki_is_a_failure() -> None:
     url = f"http://127.0.0.1:{unused_port()}/w/api.php"
     client = MediaWiki(MediaWikiSettings(api_url=url))
     with pytest.raises(SearchFailed, match="could not be reached"):
-        await client.search("ship", limit=1, timeout_s=5)
+        await client.query(search_parameters("ship", 1), timeout_s=5)
     await client.close()

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from crag_core.errors import SearchFailed, SettingsError
-from crag_core.types import Document, DocumentSource
+from crag_core.protocols import SearchResult
+from crag_core.queries.plan import Sought
+from crag_core.queries.planning import plan_search
+from crag_core.types import Document, DocumentSource, Strategy
 from deployments.backends.indexes.index_builder import build_index
 from deployments.backends.indexes.index_rows import SNAPSHOT
 from deployments.backends.indexes.snapshot_search import SnapshotSearch, named_words
@@ -49,8 +52,14 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> SnapshotSearch:
     return SnapshotSearch.open(str(folder / "index"))
 
 
+async def search(
+    snapshot: SnapshotSearch, text: str, *, limit: int = 5, is_query: bool = True
+) -> SearchResult:
+    return await snapshot.search(plan_search(Sought(text, is_query)), limit=limit)
+
+
 async def titles(snapshot: SnapshotSearch, query: str) -> list[str]:
-    return [document.title for document in await snapshot.search(query, limit=5)]
+    return [page.document.title for page in (await search(snapshot, query)).pages]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +82,8 @@ def test_longest_name_in_the_query_counts(names: str, query: str, words: int) ->
 
 
 async def test_page_comes_back_whole_with_its_revision(snapshot: SnapshotSearch) -> None:
-    (first, *_) = await snapshot.search("planet Mercury", limit=1)
-    assert first == Document(
+    (first, *_) = (await search(snapshot, "Mercury (planet)", limit=1)).pages
+    assert first.document == Document(
         id="snapshot:Mercury_(planet)",
         text="The planet closest to the Sun.\n\nIt has no moon.",
         title="Mercury (planet)",
@@ -108,17 +117,43 @@ async def test_page_named_in_the_query_comes_first(
     assert (await titles(snapshot, query))[0] == best
 
 
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("Who was the composer of Nixon in China?", {"Nixon in China (opera)": Strategy.TYPED}),
+        ("What is quicksilver?", {"Mercury (element)": Strategy.DIRECT}),
+        ("In what country is Lodz?", {"Łódź": Strategy.DIRECT}),
+        ("What is the occupation of Zxqwv Blorptangle?", {}),
+        (
+            "What is Mercury?",
+            {
+                "Mercury (planet)": Strategy.DISAMBIGUATION,
+                "Mercury (element)": Strategy.DISAMBIGUATION,
+            },
+        ),
+    ],
+)
+async def test_a_question_is_searched_by_the_same_plan_as_in_a_wiki(
+    snapshot: SnapshotSearch, question: str, found: dict[str, Strategy]
+) -> None:
+    result = await search(snapshot, question, is_query=False)
+    pages = {page.document.title: page.strategy for page in result.pages}
+    assert found.items() <= pages.items()
+    assert bool(pages) is bool(found)
+    assert result.queries and result.requests == 0
+
+
 async def test_disambiguation_page_is_never_evidence(snapshot: SnapshotSearch) -> None:
     assert set(await titles(snapshot, "Mercury")) == {"Mercury (planet)", "Mercury (element)"}
 
 
 @pytest.mark.parametrize("query", ["", " ", "?", '"', "\0", "\ud800", "😀", "zzzz qqqq", "x" * 100_000])
 async def test_query_without_a_match_finds_nothing(snapshot: SnapshotSearch, query: str) -> None:
-    assert await snapshot.search(query, limit=5) == []
+    assert (await search(snapshot, query)).pages == ()
 
 
 async def test_limit_holds(snapshot: SnapshotSearch) -> None:
-    assert len(await snapshot.search("a rock band in a city of Poland", limit=2)) == 2
+    assert len((await search(snapshot, "rock band", limit=1)).pages) == 1
 
 
 async def test_snapshot_that_vanishes_is_an_outage(tmp_path: Path) -> None:
@@ -127,7 +162,7 @@ async def test_snapshot_that_vanishes_is_an_outage(tmp_path: Path) -> None:
     snapshot = SnapshotSearch.open(str(tmp_path / "index"))
     shutil.rmtree(tmp_path / "index")
     with pytest.raises(SearchFailed):
-        await snapshot.search("Poland", limit=5)
+        await search(snapshot, "Poland")
 
 
 def test_missing_snapshot_is_refused_with_the_command_that_builds_one(tmp_path: Path) -> None:

@@ -136,15 +136,6 @@ def test_a_failed_request_fails_those_who_waited_for_it_and_is_not_remembered() 
     run_simulated(main())
 
 
-def test_an_answer_of_another_form_is_a_failure() -> None:
-    async def main() -> None:
-        looking_up = batcher(FakeWiki(answer={"query": {"redirects": ["A"]}}))
-        with pytest.raises(SearchFailed, match="cannot be read"):
-            await looking_up.look_up("A", timeout_s=5)
-
-    run_simulated(main())
-
-
 def test_a_caller_in_a_hurry_leaves_and_the_others_are_served() -> None:
     async def main() -> None:
         looking_up = batcher(FakeWiki(seconds=1.0))

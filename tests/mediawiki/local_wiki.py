@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,7 +200,7 @@ def _import_pages(root: Path, snapshot: Path, source: Path, env: Mapping[str, st
 
 def _wikitexts(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     """Wikitext by title; a page wins over a redirect of the same title."""
-    titles = [row["title"] for row in rows]
+    titles = {row["title"] for row in rows}
     redirects = {
         _title(redirect): f"#REDIRECT [[{row['title']}]]"
         for row in rows
@@ -217,12 +218,13 @@ def _title(title: str) -> str:
     return title[0].upper() + title[1:]
 
 
-def _linked(text: str, titles: Sequence[str]) -> str:
+def _linked(text: str, titles: Set[str]) -> str:
     """A disambiguation page: its first line, then a list of `Title, description`, titles linked."""
     first, *lines = text.splitlines()
     items = []
     for line in lines:
-        title = max((title for title in titles if line.startswith(f"{title}, ")), key=len)
+        starts = [line[: comma.start()] for comma in re.finditer(", ", line)]
+        title = next(start for start in reversed(starts) if start in titles)
         items.append(f"* [[{title}]]{line.removeprefix(title)}")
     return "\n".join([first, *items, "__DISAMBIG__"])
 

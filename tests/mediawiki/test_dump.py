@@ -6,10 +6,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from crag_core.queries.plan import Sought
+from crag_core.queries.planning import plan_search
 from deployments.backends.indexes.index_builder import IndexReport, build_index
 from deployments.backends.indexes.index_rows import SNAPSHOT as SCHEMA
 from deployments.backends.indexes.lance_index import IndexKind, open_table, read_manifest
 from deployments.backends.indexes.snapshot_search import SnapshotSearch
+from deployments.backends.wikipedia.strategies import WikiStrategies
 from tests.mediawiki.conftest import SNAPSHOT, NewClient
 from tests.mediawiki.local_wiki import LocalWiki
 
@@ -79,7 +82,9 @@ def test_introductions_revisions_and_addresses_are_those_of_the_api(
 async def test_snapshot_finds_the_page_that_the_wiki_finds(
     built: tuple[Path, IndexReport], new_client: NewClient, query: str
 ) -> None:
-    (online, *_) = await new_client().search(query, limit=3, timeout_s=5)
-    (offline, *_) = await SnapshotSearch.open(str(built[0])).search(query, limit=3)
+    plan = plan_search(Sought(query))
+    online_pages = await WikiStrategies(new_client()).search(plan, limit=3, timeout_s=5)
+    offline_pages = await SnapshotSearch.open(str(built[0])).search(plan, limit=3)
+    online, offline = online_pages.pages[0].document, offline_pages.pages[0].document
     assert (offline.title, offline.revision) == (online.title, online.revision)
     assert offline.text.split() == online.text.split()

@@ -11,7 +11,8 @@ import pytest
 
 from crag_core.context import Lane
 from crag_core.errors import SearchCircuitOpen, SearchFailed, SearchThrottled
-from deployments.backends.wikipedia.mediawiki import MediaWiki, open_transport
+from deployments.backends.wikipedia.mediawiki import open_transport
+from deployments.backends.wikipedia.parameters import search_parameters
 from deployments.backends.wikipedia.shared_pool import SharedPool
 from deployments.backends.wikipedia.title_batcher import TitleBatcher
 from deployments.settings import MediaWikiSettings
@@ -55,11 +56,12 @@ class Pool:
         )
         self.budget = SharedPool(self.settings)
         self.transports = [open_transport(self.settings, self.budget) for _ in range(3)]
-        self.replicas = [MediaWiki(self.settings, transport) for transport in self.transports]
 
     async def search(self, query: str, replica: int = 0, timeout_s: float = PATIENCE_S) -> str:
-        documents = await self.replicas[replica].search(query, limit=1, timeout_s=timeout_s)
-        return documents[0].title if documents else ""
+        transport = self.transports[replica]
+        answer = await transport.query(search_parameters(query, 1), timeout_s=timeout_s)
+        readable = [page.title for page in answer.ranked if page.is_readable]
+        return readable[0] if readable else ""
 
 
 NewPool = Callable[..., Pool]

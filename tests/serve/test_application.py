@@ -40,6 +40,24 @@ def test_each_action_takes_its_own_way(client: httpx.Client, action: str, questi
         assert all(citation["revision"] for citation in answer["citations"])
 
 
+def test_a_search_shows_how_each_page_was_found(client: httpx.Client) -> None:
+    found = client.post("/v1/search", json={"question": "In what country is Georgia?"}).json()
+    shared = [page for page in found["results"] if page["strategy"] == "disambiguation"]
+    assert shared and all(page["title"].startswith("Georgia (") for page in shared)
+    assert all(page["score"] is not None and page["revision"] for page in shared)
+    assert len(shared) + len(found["same_name"]) == 2
+    nothing = client.post("/v1/search", json={"query": "Zxqwv Blorptangle"}).json()
+    assert (nothing["results"], nothing["degraded"]) == ([], [])
+
+
+def test_the_trace_tells_which_page_was_used_and_at_which_revision(client: httpx.Client) -> None:
+    body = {"question": "Who is the author of Things Fall Apart?", "documents": []}
+    searched = client.post("/v1/answer", json=body).json()["trace"]["searched"]
+    page = next(page for page in searched if page["title"] == "Things Fall Apart")
+    assert (page["strategy"], page["used"]) == ("direct", True)
+    assert page["revision"]
+
+
 @pytest.mark.parametrize("pipeline", ["rag", "no_retrieval"])
 def test_the_baselines_answer_without_the_evaluator(client: httpx.Client, pipeline: str) -> None:
     body = {"question": "What is the capital of France?", "pipeline": pipeline}

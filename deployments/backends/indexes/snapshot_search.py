@@ -2,13 +2,19 @@
 
 import asyncio
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from lancedb.query import FullTextOperator, MultiMatchQuery
 from lancedb.table import Table
 
 from crag_core.errors import SearchFailed
-from crag_core.types import Document, DocumentSource
+from crag_core.protocols import SearchResult
+from crag_core.queries.plan import SearchPlan
+from crag_core.queries.validation import has_title_of, is_about
+from crag_core.queries.wording import folded
+from crag_core.types import Document, DocumentSource, FoundPage, SearchQuery, Strategy
 from deployments.backends.indexes.lance_index import (
     LANCE_FAILURES,
     SEARCHED,
@@ -54,21 +60,41 @@ class SnapshotSearch:
         """Open a folder or an object-store URI; raises SettingsError when it holds no snapshot."""
         return cls(open_table(uri, read_manifest(uri, IndexKind.SNAPSHOT)))
 
-    async def search(self, query: str, *, limit: int) -> list[Document]:
-        """At most `limit` pages: those named in the query first, longest name first, then by BM25.
+    async def search(self, plan: SearchPlan, *, limit: int) -> SearchResult:
+        """Pages of the plan's names, else of its text: at most `limit`, best first.
 
-        Any text is a query, its full-text operators plain words; no match finds nothing.
+        Pages whose names differ in their qualifier alone, and none of which is the name itself, share
+        an ambiguous name and come all. Any text is a query, its full-text operators plain words.
         Raises SearchFailed when the snapshot cannot be read.
         """
-        words = searchable(query)
-        if not words:
-            return []
         try:
-            pages = await asyncio.to_thread(self._by_text, words, max(limit, _CANDIDATES))
+            pages = await asyncio.to_thread(self._pages, plan, max(limit, _CANDIDATES))
         except LANCE_FAILURES as error:
             raise SearchFailed("the snapshot could not be searched") from error
-        pages.sort(key=lambda page: named_words(page[NAMES], words), reverse=True)
-        return [_document(page) for page in pages[:limit]]
+        shared = [page for page in pages if page.strategy is Strategy.DISAMBIGUATION]
+        others = [page for page in pages if page.strategy is not Strategy.DISAMBIGUATION]
+        return SearchResult((*others[:limit], *shared), plan.queries)
+
+    def _pages(self, plan: SearchPlan, candidates: int) -> list[FoundPage]:
+        found: dict[str, FoundPage] = {}
+        for query in plan.searches:
+            words = searchable(query.text)
+            has = {page.query.entity for page in found.values()}
+            if not words or query.entity in has:
+                continue
+            rows = [
+                row
+                for row in self._by_text(words, candidates)
+                if named_words(row[NAMES], words) > 1
+                or is_about(query.entity, row[NAMES].replace("\n", " "), row["text"])
+            ]
+            rows.sort(key=lambda row: named_words(row[NAMES], words), reverse=True)
+            pages = [_found(row, query, plan) for row in rows]
+            named = [page for page in pages if page.strategy is not Strategy.SEARCH]
+            fitting = [page for page in pages if _fits(plan, page)]
+            for page in (*(page for page in named if _fits(plan, page)), *(fitting or pages)):
+                found.setdefault(page.document.id, page)
+        return _told_apart(list(found.values()))
 
     def _by_text(self, words: str, candidates: int) -> list[dict[str, Any]]:
         match = MultiMatchQuery(
@@ -81,9 +107,35 @@ class SnapshotSearch:
         return pages
 
 
-def _document(page: dict[str, Any]) -> Document:
-    columns = {name: page[name] for name in _COLUMNS if name != "id"}
-    return Document(id=f"snapshot:{page['id']}", source=DocumentSource.SNAPSHOT, **columns)
+def _found(row: dict[str, Any], query: SearchQuery, plan: SearchPlan) -> FoundPage:
+    """A page by the first of the plan's titles that is one of its names, else by the text."""
+    names = {folded(name) for name in row[NAMES].split("\n")}
+    titled = (look_up for look_up in plan.titles if folded(look_up.text) in names)
+    columns = {name: row[name] for name in _COLUMNS if name != "id"}
+    document = Document(id=f"snapshot:{row['id']}", source=DocumentSource.SNAPSHOT, **columns)
+    by = next((look_up for look_up in titled if look_up.entity == query.entity), query)
+    return FoundPage(document, by, by.strategy)
+
+
+def _fits(plan: SearchPlan, page: FoundPage) -> bool:
+    return plan.kind.fits(f"{page.document.title} {page.document.text}")
+
+
+def _told_apart(pages: list[FoundPage]) -> list[FoundPage]:
+    """Pages of a name that no page has alone are marked as sharing it."""
+    direct = {page.query.entity for page in pages if page.strategy is Strategy.DIRECT}
+
+    def shares_name(page: FoundPage) -> bool:
+        entity = page.query.entity
+        return entity not in direct and has_title_of(entity, page.document.title)
+
+    names = Counter(page.query.entity for page in pages if shares_name(page))
+    return [
+        replace(page, strategy=Strategy.DISAMBIGUATION)
+        if names[page.query.entity] > 1 and shares_name(page)
+        else page
+        for page in pages
+    ]
 
 
 def _spelt(text: str) -> str:

@@ -1,53 +1,65 @@
-"""Knowledge searching in a MediaWiki such as Wikipedia: one request to its Action API per query."""
+"""A MediaWiki such as Wikipedia, ready to be asked: its transport, and titles gathered for it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from pydantic import SecretStr
 
 from crag_core.context import Lane
-from crag_core.types import Document
 from deployments.backends.wikipedia.budget import SearchBudget
-from deployments.backends.wikipedia.mediawiki_api import (
-    plain_query,
-    readable_documents,
-    search_parameters,
-)
+from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer
+from deployments.backends.wikipedia.parameters import LEADS, title_parameters
 from deployments.backends.wikipedia.session import WikiSession
 from deployments.backends.wikipedia.shared_pool import SharedPool
+from deployments.backends.wikipedia.title_batcher import TitleBatcher
 from deployments.backends.wikipedia.transport import PooledTransport
 from deployments.settings import MediaWikiSettings
 
 
 def open_transport(
-    settings: MediaWikiSettings,
-    budget: SearchBudget | None = None,
-    token: SecretStr | None = None,
+    settings: MediaWikiSettings, budget: SearchBudget, token: SecretStr | None = None
 ) -> PooledTransport:
-    """A transport to the wiki of the settings; without a budget to share, with one of its own."""
-    return PooledTransport(settings, WikiSession(settings, token), budget or SharedPool(settings))
+    """A transport of this process to the wiki of the settings, within a budget that others share."""
+    return PooledTransport(settings, WikiSession(settings, token), budget)
 
 
 class MediaWiki:
-    """Searches a MediaWiki; one client per process, closed when the process ends."""
+    """Asks one MediaWiki; one client per process, closed when the process ends."""
 
-    def __init__(self, settings: MediaWikiSettings, transport: PooledTransport | None = None) -> None:
-        """Without a transport, one with a budget of its own."""
-        self._host = settings.host
-        self._transport = transport or open_transport(settings)
+    def __init__(
+        self,
+        settings: MediaWikiSettings,
+        budget: SearchBudget | None = None,
+        token: SecretStr | None = None,
+    ) -> None:
+        """Sends nothing yet; without a budget to share, it has one of its own."""
+        budget = budget or SharedPool(settings)
+        self.host = settings.host
+        self._transport = open_transport(settings, budget, token)
+        self._titles = TitleBatcher(settings, self._transport, budget, LEADS)
 
-    async def search(
-        self, query: str, *, limit: int, timeout_s: float, lane: Lane = Lane.INTERACTIVE
-    ) -> list[Document]:
-        """Introductions of the pages that match the query, best first, at most `limit` (1 to 20).
+    async def query(
+        self, parameters: Mapping[str, str], *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
+    ) -> QueryAnswer:
+        """The answer to these parameters, at the latest after `timeout_s`; raises SearchFailed."""
+        return await self._transport.query(parameters, timeout_s=timeout_s, lane=lane)
 
-        Takes at most `timeout_s` seconds, waits for the budget and retries included.
-        Raises SearchFailed; an empty list means that nothing was found.
+    async def titled(
+        self, titles: Sequence[str], *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
+    ) -> Sequence[Page | None]:
+        """The page of each title with its lead, redirects followed; None where there is none.
+
+        Titles that several questions ask for at the same moment share requests; jobs ask alone, since
+        they may have to wait. Raises SearchFailed.
         """
-        query = plain_query(query)
-        if not query:
-            return []
-        parameters = search_parameters(query, limit)
-        answer = await self._transport.query(parameters, timeout_s=timeout_s, lane=lane)
-        return readable_documents(answer, self._host)[:limit]
+        if lane is not Lane.INTERACTIVE:
+            answer = await self.query(title_parameters(titles), timeout_s=timeout_s, lane=lane)
+            return answer.pages_of(titles)
+        answers = await asyncio.gather(
+            *(self._titles.look_up(title, timeout_s=timeout_s) for title in titles)
+        )
+        return [answer.pages_of([title])[0] for title, answer in zip(titles, answers, strict=True)]
 
     async def close(self) -> None:
-        """Close the connections; a later search opens new ones."""
+        """Close the connections; a later query opens new ones."""
         await self._transport.close()

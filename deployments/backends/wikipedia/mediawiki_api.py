@@ -1,4 +1,4 @@
-"""The Action API's side of knowledge searching: the query that is sent, the answer that is read."""
+"""The Action API's side of knowledge searching: full-text queries made safe, answers read."""
 
 import math
 import re
@@ -6,34 +6,12 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from crag_core.types import Document, DocumentSource
 
 _QUERY_CHARACTERS = 300
 """Wikipedia refuses longer searches."""
-
-_MAX_PAGES = 20
-"""Introductions that one request can bring."""
-
-_SPARE_PAGES = 2
-"""Asked for beyond the limit, to stand in for disambiguation pages."""
-
-_PARAMETERS = {
-    "action": "query",
-    "format": "json",
-    "formatversion": "2",
-    "errorformat": "plaintext",
-    "redirects": "1",
-    "generator": "search",
-    "gsrwhat": "text",  # elsewhere than on Wikipedia the default searches titles alone
-    "prop": "extracts|info|pageprops",
-    "exintro": "1",
-    "explaintext": "1",
-    "exlimit": "max",
-    "inprop": "url",
-    "ppprop": "disambiguation",
-}
 
 _OPERATORS = re.compile(
     r'["<>\[\]{}|~^*?\\:]'  # a colon makes a keyword of the word before it: insource:, intitle:, File:
@@ -45,8 +23,11 @@ _CODE = re.compile(r"[\w-]{1,80}")
 _BOOLEANS = re.compile(r"\b(?:AND|OR|NOT)\b")
 
 
-class _Page(BaseModel):
-    pageid: int | None = None  # absent where a redirect leads nowhere
+class Page(BaseModel):
+    """One page of an answer; `pageid` is absent where there is no such page."""
+
+    pageid: int | None = None
+    ns: int = 0
     title: str
     index: float = math.inf
     extract: str = ""
@@ -55,16 +36,43 @@ class _Page(BaseModel):
     pageprops: Mapping[str, object] = {}
 
     @property
+    def is_disambiguation(self) -> bool:
+        """Whether the page only lists what its title may mean."""
+        return self.pageid is not None and "disambiguation" in self.pageprops
+
+    @property
+    def is_article(self) -> bool:
+        """Whether the page exists, in the namespace of articles, and is no disambiguation page."""
+        return self.pageid is not None and self.ns == 0 and not self.is_disambiguation
+
+    @property
     def is_readable(self) -> bool:
-        return (
-            self.pageid is not None
-            and bool(self.extract.strip())
-            and "disambiguation" not in self.pageprops
+        """Whether the page is an article with text."""
+        return self.is_article and bool(self.extract.strip())
+
+    def document(self, host: str) -> Document:
+        """The page as a document; its address is kept only when it lies on the wiki's own host."""
+        return Document(
+            id=f"wikipedia:{self.pageid}",
+            text=self.extract.strip(),
+            title=self.title,
+            source=DocumentSource.WIKIPEDIA,
+            url=self.canonicalurl if _is_web_address_on(host, self.canonicalurl) else None,
+            revision=str(self.lastrevid) if self.lastrevid else None,
         )
 
 
+class _Renamed(BaseModel):
+    """One step from what was asked for to what there is."""
+
+    source: str = Field(alias="from")
+    to: str
+
+
 class _Query(BaseModel):
-    pages: Sequence[_Page] = ()
+    pages: Sequence[Page] = ()
+    normalized: Sequence[_Renamed] = ()
+    redirects: Sequence[_Renamed] = ()
 
 
 class _ApiError(BaseModel):
@@ -77,11 +85,25 @@ class QueryAnswer(BaseModel):
     query: _Query = _Query()
     errors: Sequence[_ApiError] = ()
 
+    @property
+    def ranked(self) -> list[Page]:
+        """The pages of a full-text search, best first."""
+        return sorted(self.query.pages, key=lambda page: page.index)
 
-def search_parameters(query: str, limit: int) -> Mapping[str, str]:
-    """The one request that finds pages and brings their introductions, addresses and revisions."""
-    pages = min(limit + _SPARE_PAGES, _MAX_PAGES)
-    return _PARAMETERS | {"gsrsearch": query, "gsrlimit": str(pages)}
+    def pages_of(self, titles: Sequence[str]) -> list[Page | None]:
+        """The page that each title led to; `None` where it led nowhere, or round in a circle."""
+        normalized = {step.source: step.to for step in self.query.normalized}
+        redirects = {step.source: step.to for step in self.query.redirects}
+        pages = {page.title: page for page in self.query.pages if page.pageid is not None}
+        return [pages.get(_end_of(redirects, normalized.get(title, title))) for title in titles]
+
+
+def _end_of(redirects: Mapping[str, str], title: str) -> str:
+    for _ in range(len(redirects) + 1):  # chains are listed link by link, and may be closed
+        if title not in redirects:
+            return title
+        title = redirects[title]
+    return ""
 
 
 def plain_query(query: str) -> str:
@@ -96,23 +118,6 @@ def plain_query(query: str) -> str:
     if len(words) > _QUERY_CHARACTERS:
         words = words[: _QUERY_CHARACTERS + 1].rpartition(" ")[0] or words[:_QUERY_CHARACTERS]
     return words
-
-
-def readable_documents(answer: QueryAnswer, host: str) -> list[Document]:
-    """The pages of an answer, best first, without disambiguation pages and pages without text."""
-    pages = sorted(answer.query.pages, key=lambda page: page.index)
-    return [
-        Document(
-            id=f"wikipedia:{page.pageid}",
-            text=page.extract.strip(),
-            title=page.title,
-            source=DocumentSource.WIKIPEDIA,
-            url=page.canonicalurl if _is_web_address_on(host, page.canonicalurl) else None,
-            revision=str(page.lastrevid) if page.lastrevid else None,
-        )
-        for page in pages
-        if page.is_readable
-    ]
 
 
 def names_a_page(answer: QueryAnswer) -> bool:

@@ -107,12 +107,10 @@ class TitleBatcher:
         parameters = {**self._parameters, "titles": "|".join(titles)}
         try:
             body = await self._transport.fetch(parameters, timeout_s=timeout_s, is_shared=False)
-            answer = json.loads(body)
-            parts = {title: part_of(answer, title) for title in titles}
         except SearchFailed as error:
             return _fail(waiting, error)
-        except (KeyError, TypeError, AttributeError):
-            return _fail(waiting, SearchFailed("the wiki's answer about titles cannot be read"))
+        answer = json.loads(body)  # of the form of a QueryAnswer, or the transport had refused it
+        parts = {title: part_of(answer, title) for title in titles}
         entries = [
             Entry(self._key(title), json.dumps(part).encode(), is_negative=not _has_page(part))
             for title, part in parts.items()

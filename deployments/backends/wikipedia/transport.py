@@ -1,12 +1,12 @@
 """Queries to a wiki as if it were reliable: shared, paced, retried, remembered."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from crag_core.context import Lane
 from deployments.backends.wikipedia.budget import SearchBudget, Verdict
-from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
+from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer
 from deployments.backends.wikipedia.query_call import QueryCall, too_late
 from deployments.backends.wikipedia.query_key import query_key
 from deployments.backends.wikipedia.session import Connection
@@ -15,15 +15,28 @@ from deployments.settings import MediaWikiSettings
 
 
 class QueryTransport(Protocol):
-    """Takes the Action API's parameters to a wiki and brings the answer; raises SearchFailed."""
+    """What the search strategies ask: one wiki."""
+
+    @property
+    def host(self) -> str:
+        """The wiki's host, on which the addresses of its pages must lie."""
+        ...
 
     async def query(
         self, parameters: Mapping[str, str], *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
-    ) -> QueryAnswer: ...
+    ) -> QueryAnswer:
+        """The answer to these parameters, at the latest after `timeout_s`; raises SearchFailed."""
+        ...
+
+    async def titled(
+        self, titles: Sequence[str], *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
+    ) -> Sequence[Page | None]:
+        """The page of each title with its lead, None where there is none; raises SearchFailed."""
+        ...
 
 
 class PooledTransport:
-    """A QueryTransport over one connection of this process and a budget that many processes share."""
+    """Queries over one connection of this process and a budget that many processes share."""
 
     def __init__(
         self, settings: MediaWikiSettings, connection: Connection, budget: SearchBudget

@@ -82,7 +82,8 @@ class RankedSearch extends SearchSqlite {
 			'SELECT page.page_id, page.page_namespace, page.page_title, page.page_is_redirect, page.page_len, si_title,'
 			. ' target.page_id target_id, target.page_namespace target_namespace, target.page_title target_title,'
 			. ' target.page_is_redirect target_is_redirect, matchinfo(searchindex) matches'
-			. ' FROM searchindex JOIN page ON page.page_id = searchindex.rowid'
+			// CROSS: else SQLite may scan the pages, and search the index anew for each of them
+			. ' FROM searchindex CROSS JOIN page ON page.page_id = searchindex.rowid'
 			. ' LEFT JOIN redirect ON rd_from = page.page_id'
 			. ' LEFT JOIN page target ON target.page_namespace = rd_namespace AND target.page_title = rd_title'
 			. ' WHERE searchindex MATCH ' . $db->addQuotes( $expression )
