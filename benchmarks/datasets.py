@@ -22,12 +22,7 @@ def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
 
     Raises FileNotFoundError when neither is there, ValueError with the line that is not a question.
     """
-    path = next(
-        (path for suffix in (".jsonl", ".jsonl.gz") if (path := folder / f"{name}{suffix}").exists()),
-        None,
-    )
-    if path is None:
-        raise FileNotFoundError(f"{folder} holds neither {name}.jsonl nor {name}.jsonl.gz")
+    path = _found(folder, name)
     items: list[Item] = []
     for number, row in enumerate(_rows(path), start=1):
         if limit is not None and len(items) == limit:
@@ -37,6 +32,18 @@ def read_items(folder: Path, name: str, limit: int | None = None) -> list[Item]:
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path}:{number} is no question with id and answers") from error
     return items
+
+
+def read_rows(folder: Path, name: str) -> Iterator[Any]:
+    """Every row of `name.jsonl` or `name.jsonl.gz`; raises as `read_items` does."""
+    return _rows(_found(folder, name))
+
+
+def _found(folder: Path, name: str) -> Path:
+    for suffix in (".jsonl", ".jsonl.gz"):
+        if (path := folder / f"{name}{suffix}").exists():
+            return path
+    raise FileNotFoundError(f"{folder} holds neither {name}.jsonl nor {name}.jsonl.gz")
 
 
 def _rows(path: Path) -> Iterator[Any]:
