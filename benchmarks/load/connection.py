@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection that stamps bytes as they arrive, and the pool of them.
 
-A client library reads a reply some scheduling steps after its bytes came, and costs five times the
+A client library reads a reply some scheduling steps after its bytes came, and costs three times the
 CPU; a load generator that is slow or late measures itself. The parser is httptools, as in uvicorn.
 """
 

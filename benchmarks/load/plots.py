@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter, NullFormatter
 
 from benchmarks.load.find_max import Maximum
 from benchmarks.load.outcomes import Outcome, Record
@@ -28,16 +29,17 @@ def plots(report: Report, records: Sequence[Record]) -> dict[str, str]:
         if summary and summary.bins:
             drawn["Latency over time"] = _latency(summary.bins, report)
             drawn["Rates over time"] = _rates(summary.bins)
+        if summary and summary.degraded:
             drawn["Degraded answers over time"] = _degraded(summary.bins)
         if summary and summary.outcomes:
-            drawn["Outcomes"] = _shares(summary.outcomes)
+            drawn["Outcomes"] = _shares(summary.outcomes, "requests")
         if summary and summary.latency:
             measured = [r for r in records if r.at_s >= report.settings.warmup_s and not r.is_background]
             drawn["Latency by percentile"] = _percentiles(measured)
         if summary and summary.stages:
             drawn["Stages"] = _stages(summary)
         if summary and summary.actions:
-            drawn["Actions"] = _shares(summary.actions)
+            drawn["Actions"] = _shares(summary.actions, "answers")
     return drawn
 
 
@@ -49,14 +51,14 @@ def _latency(bins: Sequence[Bin], report: Report) -> str:
         axes.plot(at_s, [np.nan if v is None else v for v in values], label=name[:-2], marker=".")
     if report.settings.slo.latency_s is not None:
         axes.axhline(report.settings.slo.latency_s, color="black", linestyle="--", label="SLO")
-    axes.set_yscale("log")
+    _logarithmic(axes)
     return _svg(figure, axes)
 
 
 def _rates(bins: Sequence[Bin]) -> str:
     figure, axes = _axes("seconds into the measurement", "requests per second")
     at_s = [bin_.from_s for bin_ in bins]
-    axes.plot(at_s, [bin_.due_per_s for bin_ in bins], label="due", color="grey")
+    axes.plot(at_s, [bin_.due_per_s for bin_ in bins], label="due", color="lightgrey", linewidth=5)
     axes.plot(at_s, [bin_.good_per_s for bin_ in bins], label="good", color="tab:green")
     axes.plot(at_s, [bin_.failed_per_s for bin_ in bins], label="not answered", color="tab:red")
     axes.set_ylim(bottom=0)
@@ -78,10 +80,11 @@ def _percentiles(records: Sequence[Record]) -> str:
     _quantiles(axes, [s for r in answered if (s := r.service_s) is not None], "from sending")
     _quantiles(axes, [s for r in records if (s := r.lateness_s) is not None], "sent late by")
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    _logarithmic(axes)
     ticks = [1, 0.5, 0.1, 0.01, 0.001, 0.0001]
     axes.set_xticks(ticks, ["0", "50", "90", "99", "99.9", "99.99"])
-    axes.minorticks_off()
+    axes.tick_params(axis="x", which="minor", bottom=False)
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.invert_xaxis()
     return _svg(figure, axes)
 
@@ -95,8 +98,8 @@ def _quantiles(axes: Axes, seconds: Sequence[float], label: str) -> None:
     axes.plot(slower[places], np.maximum(ranked[places], 1e-5), label=label)
 
 
-def _shares(counts: dict[str, int]) -> str:
-    figure, axes = _axes("requests", "", height=0.7 + 0.3 * len(counts))
+def _shares(counts: dict[str, int], what: str) -> str:
+    figure, axes = _axes(what, "", height=0.7 + 0.3 * len(counts))
     good = {outcome.value for outcome in Outcome if outcome.is_answered}
     bad = {outcome.value for outcome in Outcome} - good
     colours = ["tab:red" if name in bad else "tab:blue" for name in counts]
@@ -129,6 +132,13 @@ def _rates_tried(maximum: Maximum, report: Report) -> str:
     axes.set_xscale("log")
     axes.set_ylim(0, 1.05)
     return _svg(figure, axes)
+
+
+def _logarithmic(axes: Axes) -> None:
+    """Seconds on a scale of ratios, written as numbers and not as powers."""
+    axes.set_yscale("log")
+    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatted(LogFormatter(minor_thresholds=(1.5, 0.5)))
 
 
 def _axes(x: str, y: str, height: float = 2.6) -> tuple[Figure, Axes]:

@@ -1,44 +1,29 @@
 """The processes that send, and the one that listens to them: drawing and counting must not delay it."""
 
-import asyncio
-import gc
 import multiprocessing
-import resource
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from threading import Event
+from types import FrameType
 
-import uvloop
-
-from benchmarks.load.generator import Generator
 from benchmarks.load.outcomes import Record
+from benchmarks.load.sending_process import FLUSH_S, Batch, send_share
 from benchmarks.load.settings import LoadSettings
 from benchmarks.load.target import Target
-from benchmarks.load.workloads import workload
 
-_FLUSH_S = 0.2
 _HEAD_START_S = 0.1
-_READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
 
 
 class ProcessDied(RuntimeError):
     """A sending process ended without its last batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What a process reports now and then."""
-
-    records: list[Record]
-    due: int
-    in_flight: int
-    busy: float
-    is_last: bool = False
 
 
 class Ending(StrEnum):
@@ -62,6 +47,9 @@ class Run:
     due: int = 0
     in_flight: int = 0
     busy: float = 0.0
+    """CPU use of the busiest process, as a share of a core."""
+    cpu_s: float = 0.0
+    """CPU time of all of them."""
     ending: Ending = Ending.COMPLETE
 
     @property
@@ -73,134 +61,124 @@ class Run:
 Watch = Callable[[Run, Sequence[Record]], bool]
 
 
+@dataclass(slots=True)
+class _Sender:
+    """One process, as the listener sees it."""
+
+    process: SpawnProcess
+    orders: Pipe
+    batches: Pipe
+    latest: Batch | None = None
+
+    def take(self) -> list[Record]:
+        """The records of its next batch. Raises ProcessDied."""
+        try:
+            batch: Batch = self.batches.recv()
+        except (EOFError, OSError) as error:
+            raise ProcessDied("a sending process died: its error stands above") from error
+        self.latest = batch
+        return batch.records
+
+    @property
+    def is_ready(self) -> bool:
+        return self.latest is not None
+
+    @property
+    def is_sending(self) -> bool:
+        return self.latest is None or not self.latest.is_last
+
+    def end(self) -> None:
+        """Let it go; by force when it will not."""
+        self.orders.close()
+        self.batches.close()
+        self.process.join(_STOP_TIMEOUT_S)
+        if self.process.is_alive():
+            self.process.kill()
+
+
 def run_load(target: Target, settings: LoadSettings, run_id: str, watch: Watch) -> Run:
     """One run; `watch` sees the run and each batch of records, and ends it by returning True.
 
     Ctrl-C ends it too: the run is returned with what was seen, and says so.
     Raises ProcessDied when a sending process does.
     """
-    spawn = multiprocessing.get_context("spawn")
     run = Run(settings, run_id)
-    pipes: list[Pipe] = []
-    processes = []
-    try:
-        for share in range(settings.processes):
-            ours, theirs = spawn.Pipe()
-            process = spawn.Process(
-                target=_process, args=(theirs, target, settings, run_id, share), daemon=True
-            )
-            process.start()
-            theirs.close()
-            pipes.append(ours)
-            processes.append(process)
-        _start_together(pipes, run)
-        _listen(pipes, run, watch)
-    except KeyboardInterrupt:
-        run.ending = Ending.BY_USER
-        _stop(pipes, run)
-    finally:
-        for pipe in pipes:
-            pipe.close()
-        for process in processes:
-            process.join(_STOP_TIMEOUT_S)
-            if process.is_alive():
-                process.kill()
+    senders: list[_Sender] = []
+    with _asked_to_stop() as is_asked:
+        try:
+            senders += [_started(target, settings, run_id, n) for n in range(settings.processes)]
+            _listen(senders, run, watch, is_asked)
+        finally:
+            for sender in senders:
+                sender.end()
     return run
 
 
-def _start_together(pipes: Sequence[Pipe], run: Run) -> None:
-    for pipe in pipes:
-        if not pipe.poll(_READY_TIMEOUT_S):
-            raise ProcessDied(f"a sending process was not ready within {_READY_TIMEOUT_S:g} s")
-        _received(pipe)
-    run.start_s = time.monotonic() + _HEAD_START_S
-    for pipe in pipes:
-        pipe.send(run.start_s)
+def _started(target: Target, settings: LoadSettings, run_id: str, share: int) -> _Sender:
+    spawn = multiprocessing.get_context("spawn")
+    their_orders, orders = spawn.Pipe(duplex=False)
+    batches, their_batches = spawn.Pipe(duplex=False)
+    arguments = (their_orders, their_batches, target, settings, run_id, share)
+    process = spawn.Process(target=send_share, args=arguments, daemon=True)
+    process.start()
+    their_orders.close()
+    their_batches.close()
+    return _Sender(process, orders, batches)
 
 
-def _listen(pipes: Sequence[Pipe], run: Run, watch: Watch) -> None:
-    latest: dict[Pipe, Batch] = {}
-    sending = list(pipes)
-    while sending:
+def _listen(senders: Sequence[_Sender], run: Run, watch: Watch, is_asked: Event) -> None:
+    while sending := {sender.batches: sender for sender in senders if sender.is_sending}:
         fresh: list[Record] = []
-        for pipe in wait(sending, timeout=_FLUSH_S):
+        for pipe in wait(list(sending), timeout=FLUSH_S):
             assert isinstance(pipe, Pipe)
-            batch = _received(pipe)
-            latest[pipe] = batch
-            fresh += batch.records
-            if batch.is_last:
-                sending.remove(pipe)
-        run.records += fresh
-        run.due = sum(batch.due for batch in latest.values())
-        run.in_flight = sum(batch.in_flight for batch in latest.values())
-        run.busy = max((batch.busy for batch in latest.values()), default=0.0)
-        if watch(run, fresh) and sending:
-            run.ending = Ending.BY_WATCH
-            _stop(sending, run)
+            fresh += sending[pipe].take()
+        if not run.start_s and all(sender.is_ready for sender in senders):
+            run.start_s = time.monotonic() + _HEAD_START_S
+            for sender in senders:
+                sender.orders.send(run.start_s)
+        _note(senders, run, fresh)
+        has_seen_enough = watch(run, fresh)
+        if is_asked.is_set() or has_seen_enough:
+            run.ending = Ending.BY_USER if is_asked.is_set() else Ending.BY_WATCH
+            _stop(senders, run)
             return
 
 
-def _stop(pipes: Sequence[Pipe], run: Run) -> None:
-    """Hang up on all that is in flight, and take what the processes still have."""
-    for pipe in pipes:
-        try:
-            pipe.send(None)
-            while pipe.poll(_STOP_TIMEOUT_S):
-                batch = _received(pipe)
-                run.records += batch.records
-                if batch.is_last:
-                    break
-        except (OSError, ProcessDied):
-            continue  # it is gone already, and so is what it had
+def _note(senders: Sequence[_Sender], run: Run, fresh: Sequence[Record]) -> None:
+    latest = [sender.latest for sender in senders if sender.latest]
+    run.records += fresh
+    run.due = sum(batch.due for batch in latest)
+    run.in_flight = sum(batch.in_flight for batch in latest)
+    run.cpu_s = sum(batch.cpu_s for batch in latest)
+    run.busy = max((batch.busy for batch in latest), default=0.0)
 
 
-def _received(pipe: Pipe) -> Batch:
+def _stop(senders: Sequence[_Sender], run: Run) -> None:
+    """Have them hang up on all that is in flight, and take what they still have."""
+    for sender in senders:
+        sender.orders.close()
+    give_up_s = time.monotonic() + _STOP_TIMEOUT_S
+    for sender in senders:
+        while sender.is_ready and sender.is_sending:
+            if not sender.batches.poll(max(0.0, give_up_s - time.monotonic())):
+                break
+            try:
+                run.records += sender.take()
+            except ProcessDied:  # and what it still had is gone with it
+                break
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Event]:
+    """Set by Ctrl-C and SIGTERM: as an exception they could come in the middle of a message."""
+    is_asked = Event()
+
+    def ask(signal_: int, frame: FrameType | None) -> None:
+        is_asked.set()
+
+    before = {name: signal.signal(name, ask) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
-        batch: Batch = pipe.recv()
-    except EOFError as error:
-        raise ProcessDied("a sending process died: its error stands above") from error
-    return batch
-
-
-# what runs in a sending process
-
-
-def _process(pipe: Pipe, target: Target, settings: LoadSettings, run_id: str, share: int) -> None:
-    # Ctrl-C reaches the whole group of processes: what it means is the listener's to say
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    uvloop.run(_send(pipe, target, settings, run_id, share))
-
-
-async def _send(pipe: Pipe, target: Target, settings: LoadSettings, run_id: str, share: int) -> None:
-    loop = asyncio.get_running_loop()
-    records: list[Record] = []
-    generator = Generator(target, settings, workload(settings), records.append, run=run_id, share=share)
-    gc.collect()
-    gc.freeze()  # the workload's texts need not be looked at again and again
-    await loop.run_in_executor(None, pipe.send, Batch([], 0, 0, 0.0))
-    start_s = await loop.run_in_executor(None, pipe.recv)
-    if start_s is None:
-        return
-    sending = asyncio.create_task(generator.run(start_s))
-    # the only thing that comes now is the word to stop, or the end of the listener
-    loop.add_reader(pipe.fileno(), sending.cancel)
-    started_s, cpu_s = time.monotonic(), time.process_time()
-
-    def batch(*, is_last: bool = False) -> Batch:
-        taken, records[:] = records[:], []
-        busy = (time.process_time() - cpu_s) / max(1e-9, time.monotonic() - started_s)
-        return Batch(taken, generator.due, generator.in_flight, busy, is_last)
-
-    try:
-        while not sending.done():
-            await asyncio.wait([sending], timeout=_FLUSH_S)
-            await loop.run_in_executor(None, pipe.send, batch())
-    except OSError:  # the listener is gone, and nobody wants the rest
-        sending.cancel()
-        return
-    loop.remove_reader(pipe.fileno())
-    if not sending.cancelled():
-        sending.result()
-    await loop.run_in_executor(None, pipe.send, batch(is_last=True))
+        yield is_asked
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

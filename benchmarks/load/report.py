@@ -107,9 +107,16 @@ def _asked(report: Report) -> Section:
         ("client", f"gives up after {client.timeout_s:g} s, {client.retries} retries"),
         ("seed, run", f"{settings.seed}, {report.run_id}"),
         ("generator", f"{settings.processes} process(es) on {report.machine}"),
+        *_cost(report.summary),
         ("written", report.written_at),
     ]
     return Section("What was asked", ("", ""), rows)
+
+
+def _cost(summary: Summary | None) -> Iterable[Sequence[str]]:
+    if summary:
+        each = f"{summary.cpu_ms_per_request:.3f} CPU-ms a request"
+        yield ("generator's cost", f"{each}, busiest process {100 * summary.busy:.0f} % of a core")
 
 
 def _summary(summary: Summary) -> Iterable[Section]:

@@ -14,7 +14,7 @@ from benchmarks.load.processes import Ending, Run
 from benchmarks.load.settings import LoadSettings, SloSettings
 from crag_core.metrics import Proportion
 
-_BINS = 60
+_BINS, _FEWEST_BINS, _BIN_REQUESTS = 60, 10, 20
 _LATE_S, _LATE_SHARE = 0.010, 0.05
 _BUSY = 0.9
 OUTSIDE_STAGES = "outside the stages"
@@ -93,6 +93,7 @@ class Summary:
     bins: tuple[Bin, ...]
     unfinished: int
     busy: float
+    cpu_ms_per_request: float
     ending: Ending
     warnings: tuple[str, ...]
 
@@ -143,6 +144,7 @@ def summarise(run: Run) -> Summary:
         bins=_bins(measured, settings, measured_s),
         unfinished=0 if run.ending is Ending.COMPLETE else run.in_flight,
         busy=run.busy,
+        cpu_ms_per_request=1000 * run.cpu_s / max(1, len(run.records)),
         ending=run.ending,
         warnings=tuple(_warnings(run, measured, lateness, latency)),
     )
@@ -193,7 +195,9 @@ def _measured_s(run: Run, measured: Sequence[Record]) -> float:
 def _bins(measured: Sequence[Record], settings: LoadSettings, measured_s: float) -> tuple[Bin, ...]:
     if not measured:
         return ()
-    width_s = max(1.0, measured_s / _BINS)
+    # wide enough for some requests each, and never so wide that nothing could be seen to change
+    enough_s = min(_BIN_REQUESTS * measured_s / len(measured), measured_s / _FEWEST_BINS)
+    width_s = max(1.0, measured_s / _BINS, enough_s)
     groups: dict[int, list[Record]] = defaultdict(list)
     for record in measured:
         groups[int((record.at_s - settings.warmup_s) / width_s)].append(record)
