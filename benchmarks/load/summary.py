@@ -184,7 +184,7 @@ def _longest(stages: dict[str, list[float]], answers: int) -> str | None:
 def _measured_s(run: Run, measured: Sequence[Record]) -> float:
     """The duration; less where the run was cut short, or its trace or requests ran out before."""
     settings = run.settings
-    is_short = run.ending is not Ending.COMPLETE or len(measured) + 1 >= settings.max_requests
+    is_short = run.ending is not Ending.COMPLETE or run.due >= settings.max_requests
     if not measured:
         return 0.0
     last_s = max(record.at_s for record in measured) - settings.warmup_s

@@ -1,6 +1,7 @@
 """Where the load goes: loopback, or a host that was allowed by name."""
 
 import ipaddress
+import json
 import socket
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 _PROBE_TIMEOUT_S = 5.0
+_MAX_PROBE_BYTES = 64 * 1024
 _PAUSE_S = 0.25
 
 
@@ -103,20 +105,23 @@ def _probe(target: Target) -> tuple[Target, str | None]:
 def _readiness(target: Target) -> str | None:
     try:
         # an environment's proxy must not stand between the load and its server
-        with httpx.Client(trust_env=False, timeout=_PROBE_TIMEOUT_S) as client:
-            response = client.get(f"{target.url}/readyz")
+        with (
+            httpx.Client(trust_env=False, timeout=_PROBE_TIMEOUT_S) as client,
+            client.stream("GET", f"{target.url}/readyz") as response,
+        ):
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                return None
+            body = next(response.iter_bytes(_MAX_PROBE_BYTES), b"")
     except httpx.TimeoutException:
         return f"{target.url} accepts connections and does not answer"
     except httpx.HTTPError as error:
         return f"{target.url} does not speak HTTP as expected ({type(error).__name__})"
-    if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-        return None
-    return f"{target.url} is not ready: {_waiting_for(response)}"
+    return f"{target.url} is not ready: {_waiting_for(body)}"
 
 
-def _waiting_for(response: httpx.Response) -> str:
+def _waiting_for(body: bytes) -> str:
     try:
-        stages = response.json()["stages"]
+        stages = json.loads(body)["stages"]
         waiting = [name for name, stage in stages.items() if stage["state"] != "ready"]
         return ", ".join(str(name)[:40] for name in waiting[:10]) or "HTTP 503"
     except (ValueError, KeyError, TypeError, AttributeError):

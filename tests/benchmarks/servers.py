@@ -46,12 +46,13 @@ async def answers(_: web.Request) -> web.Response:
     return web.json_response(RANKING | ANSWER)
 
 
-def app_of(handler: Handler) -> web.Application:
-    """An application whose every POST is one handler's, and which is ready."""
+async def is_ready(_: web.Request) -> web.Response:
+    """Says so."""
+    return web.json_response({"ready": True})
 
-    async def ready(_: web.Request) -> web.Response:
-        return web.json_response({"ready": True})
 
+def app_of(handler: Handler, ready: Handler = is_ready) -> web.Application:
+    """An application whose every POST is one handler's."""
     app = web.Application()
     app.router.add_get("/readyz", ready)
     app.router.add_post("/{path:.*}", handler)
@@ -93,7 +94,9 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextmanager
-def serving_on_thread(handler: Handler, *, after_s: float = 0.0, port: int = 0) -> Iterator[int]:
+def serving_on_thread(
+    handler: Handler, *, after_s: float = 0.0, port: int = 0, ready: Handler = is_ready
+) -> Iterator[int]:
     """On a thread of its own; yields the port, at once even where it starts later."""
     port = port or free_port()
     loop = asyncio.new_event_loop()
@@ -101,7 +104,7 @@ def serving_on_thread(handler: Handler, *, after_s: float = 0.0, port: int = 0) 
 
     async def serve() -> None:
         await asyncio.sleep(after_s)
-        runner = web.AppRunner(app_of(handler), access_log=None, handler_cancellation=True)
+        runner = web.AppRunner(app_of(handler, ready), access_log=None, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port, shutdown_timeout=0.1).start()
         is_up.set()

@@ -120,6 +120,26 @@ def test_a_server_that_is_slow_to_start_is_waited_for() -> None:
         assert run(port, "--wait-s", "20").exit_code == 0
 
 
+def test_a_server_that_is_not_ready_is_waited_for_and_named() -> None:
+    states = {"retriever": {"state": "ready"}, "generator": {"state": "waiting"}}
+
+    async def not_ready(_: web.Request) -> web.Response:
+        return web.json_response({"ready": False, "stages": states}, status=503)
+
+    with serving_on_thread(answers, ready=not_ready) as port:
+        result = run(port, "--wait-s", "0.5")
+    assert result.exit_code == 3
+    assert "is not ready: generator (waited 0.5 s)" in result.stdout
+
+
+def test_a_server_without_readiness_is_taken_as_ready() -> None:
+    async def not_found(_: web.Request) -> web.Response:
+        return web.Response(status=404)
+
+    with serving_on_thread(answers, ready=not_found) as port:
+        assert run(port).exit_code == 0
+
+
 def test_an_slo_that_nothing_meets_is_exit_code_1() -> None:
     result_of: dict[str, Any] = {}
     with serving_on_thread(answers) as port:
