@@ -14,7 +14,7 @@ from typing import cast
 
 import httptools
 
-from benchmarks.load.target import Target
+from benchmarks.load.target import Target, tls
 
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 _MAX_IDLE_S = 3.0
@@ -156,7 +156,7 @@ class ConnectionPool:
         self._target = target
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[Connection] = []
-        self._tls = ssl.create_default_context() if target.scheme == "https" else None
+        self._tls = tls() if target.scheme == "https" else None
         self.waited = 0
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ def parse_target(url: str, allowed_hosts: Sequence[str]) -> Target:
     return Target(parts.scheme, host, port, parts.path.rstrip("/"))
 
 
+def tls() -> ssl.SSLContext:
+    """How certificates are checked: by the machine's authorities, or those of SSL_CERT_FILE."""
+    return ssl.create_default_context()
+
+
 def wait_until_ready(target: Target, wait_s: float) -> tuple[Target, str | None]:
     """The target with its address resolved, and None, or why it is not ready after `wait_s` seconds.
 
@@ -106,7 +112,7 @@ def _readiness(target: Target) -> str | None:
     try:
         # an environment's proxy must not stand between the load and its server
         with (
-            httpx.Client(trust_env=False, timeout=_PROBE_TIMEOUT_S) as client,
+            httpx.Client(verify=tls(), trust_env=False, timeout=_PROBE_TIMEOUT_S) as client,
             client.stream("GET", f"{target.url}/readyz") as response,
         ):
             if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
@@ -115,7 +121,8 @@ def _readiness(target: Target) -> str | None:
     except httpx.TimeoutException:
         return f"{target.url} accepts connections and does not answer"
     except httpx.HTTPError as error:
-        return f"{target.url} does not speak HTTP as expected ({type(error).__name__})"
+        said = "".join(char for char in str(error)[:200] if char.isprintable())
+        return f"{target.url} does not speak HTTP as expected: {said or type(error).__name__}"
     return f"{target.url} is not ready: {_waiting_for(body)}"
 
 

@@ -34,7 +34,7 @@ class FloodingGenerator:
     in_flight: int = 0
 
     async def run(self, start_s: float) -> None:
-        self.records += [RECORD] * 10_000
+        self.records += [RECORD._replace(number=number) for number in range(10_000)]
         await asyncio.sleep(self.lasts_s)
 
 
@@ -42,7 +42,14 @@ def flooded(generator: FloodingGenerator) -> tuple[threading.Thread, Connection,
     their_orders, orders = multiprocessing.Pipe(duplex=False)
     batches, their_batches = multiprocessing.Pipe(duplex=False)
     report = send_and_report(their_orders, their_batches, generator, generator.records, 0.0)
-    thread = threading.Thread(target=uvloop.run, args=(report,))
+
+    def work() -> None:
+        try:
+            uvloop.run(report)
+        finally:
+            their_batches.close()  # as the end of a process does
+
+    thread = threading.Thread(target=work)
     thread.start()
     return thread, orders, batches
 
