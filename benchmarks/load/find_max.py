@@ -27,13 +27,17 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Maximum:
-    """What the searches found; `rate_per_s` is their median, None where no rate meets the SLO."""
+    """What the searches found; `rate_per_s` is their median, None where no rate meets the SLO.
+
+    Limited by the generator, it is a lower bound: beyond it the generator itself was late.
+    """
 
     rate_per_s: float | None
     rates_per_s: tuple[float, ...]
     spread: float
     is_steady: bool
     is_bounded: bool
+    is_limited_by_generator: bool
     bottleneck: str | None
     bottleneck_growth_s: float
     probes: tuple[Probe, ...]
@@ -83,6 +87,7 @@ def find_max(probe: Prober, from_per_s: float, highest_per_s: float, repeats: in
         spread=spread,
         is_steady=len(found) == repeats > 1 and spread <= _STEADY_SPREAD,
         is_bounded=is_bounded,
+        is_limited_by_generator=_is_limited_by_generator(tried),
         bottleneck=bottleneck,
         bottleneck_growth_s=growth_s,
         probes=tuple(tried),
@@ -113,6 +118,12 @@ def _search(
             if rate_per_s < LOWEST_RATE_PER_S:
                 break
     return good, bad is not None
+
+
+def _is_limited_by_generator(probes: list[Probe]) -> bool:
+    beyond = [probe for probe in probes if not probe.meets_slo]
+    first = min(beyond, key=lambda probe: probe.rate_per_s, default=None)
+    return first is not None and first.summary.is_generator_late
 
 
 def _bottleneck(probes: list[Probe]) -> tuple[str | None, float]:

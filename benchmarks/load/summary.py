@@ -95,6 +95,7 @@ class Summary:
     busy: float
     cpu_ms_per_request: float
     ending: Ending
+    is_generator_late: bool
     warnings: tuple[str, ...]
 
 
@@ -146,6 +147,7 @@ def summarise(run: Run) -> Summary:
         busy=run.busy,
         cpu_ms_per_request=1000 * run.cpu_s / max(1, len(run.records)),
         ending=run.ending,
+        is_generator_late=_is_late(lateness, latency),
         warnings=tuple(_warnings(run, measured, lateness, latency)),
     )
 
@@ -224,14 +226,18 @@ def _bin(records: Sequence[Record], slo: SloSettings, from_s: float, width_s: fl
     )
 
 
+def _is_late(lateness: Times | None, latency: Times | None) -> bool:
+    allowed_s = max(_LATE_S, _LATE_SHARE * latency.p50_s if latency else 0.0)
+    return lateness is not None and lateness.p99_s > allowed_s
+
+
 def _warnings(
     run: Run, measured: Sequence[Record], lateness: Times | None, latency: Times | None
 ) -> Iterable[str]:
     if not measured:
         yield "nothing was measured: no request was due, or none of them ended"
         return
-    allowed_s = max(_LATE_S, _LATE_SHARE * latency.p50_s if latency else 0.0)
-    if lateness and lateness.p99_s > allowed_s:
+    if lateness and _is_late(lateness, latency):
         yield (
             f"the generator was the bottleneck: 1 % of the requests were sent more than "
             f"{1000 * lateness.p99_s:.0f} ms late; use more --processes or --connections, or another "

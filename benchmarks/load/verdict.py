@@ -63,6 +63,8 @@ def of_maximum(maximum: Maximum, settings: LoadSettings) -> Verdict:
         tried = f"the lowest tried was {lowest:.3g} a second"
         return Verdict(code, f"no rate keeps to the SLO ({slo}); {tried}")
     reached = f"{maximum.rate_per_s:.3g} requests a second keep to the SLO ({slo})"
+    if maximum.is_limited_by_generator:
+        return Verdict(Exit.WELL, f"at least {reached}; beyond it the generator itself was late")
     if not maximum.is_bounded:
         return Verdict(Exit.WELL, f"at least {reached}; no higher rate was tried")
     if len(maximum.rates_per_s) == 1:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,19 @@ def test_a_rate_beyond_what_can_be_sent_is_a_lower_bound() -> None:
     maximum = searched(lambda *_: True, highest=64.0)
     assert (maximum.rate_per_s, maximum.is_bounded) == (64.0, False)
     assert of_maximum(maximum, SLO).sentence.startswith("at least 64")
+
+
+def test_a_rate_that_the_generator_could_not_send_says_nothing_of_the_server() -> None:
+    late = replace(NOTHING, is_generator_late=True)
+
+    def probe(rate_per_s: float, number: int) -> Probe:
+        return Probe(rate_per_s, rate_per_s < 40, late if rate_per_s >= 40 else NOTHING, {})
+
+    maximum = find_max(probe, 1.0, 100.0, 1)
+    assert maximum.is_limited_by_generator
+    sentence = of_maximum(maximum, SLO).sentence
+    assert sentence.startswith("at least") and "generator itself was late" in sentence
+    assert not searched(lambda rate, _: rate < 40).is_limited_by_generator
 
 
 def test_an_interrupted_search_keeps_what_it_has() -> None:
