@@ -76,7 +76,9 @@ class LiveView:
             f"{run.in_flight} in flight"
         )
         bar = ProgressBar(total=settings.total_s, completed=min(elapsed_s, settings.total_s), width=60)
-        return Group(head, bar, self._times(), self._mix(run))
+        line = Table.grid()  # by itself a bar does not end its line
+        line.add_row(bar)
+        return Group(head, line, self._times(), self._mix(run))
 
     def _times(self) -> Table:
         recent = [record for record in self._recent if not record.is_background]

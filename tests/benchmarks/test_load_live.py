@@ -34,6 +34,7 @@ def test_a_terminal_shows_progress_percentiles_and_the_mix() -> None:
     shown = file.getvalue()
     for words in ("w2 poisson 7/s, measuring", "9 due, 4 in flight", "ok 2", "shed 1", "correct 1"):
         assert words in shown
+    assert any(line.startswith("last 5 s") for line in shown.splitlines()), "below the bar"
     assert "latency" in shown and "0.250" in shown and "sender 50 % busy" in shown
 
 
