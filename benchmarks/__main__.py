@@ -2,37 +2,35 @@
 
 import typer
 
-from benchmarks.engine.command import engine
-from benchmarks.engine.variants import engine_variants
-from benchmarks.gpu import gpu
-from benchmarks.hangups import hangups
-from benchmarks.overhead.overhead import overhead
-from benchmarks.quality import quality
-from benchmarks.scheduler import scheduler
-from benchmarks.search import search
-from benchmarks.search_pool import search_pool
-
-COMMANDS = (
-    quality,
-    search,
-    engine,
-    engine_variants,
-    scheduler,
-    hangups,
-    search_pool,
-    overhead,
-    gpu,
-)
+COMMANDS = {
+    "quality": "benchmarks.quality",
+    "load": "benchmarks.load.command",
+    "wikipedia-stub": "benchmarks.load.wikipedia_stub",
+    "search": "benchmarks.search",
+    "search-pool": "benchmarks.search_pool",
+    "overhead": "benchmarks.overhead.overhead",
+    "engine": "benchmarks.engine.command",
+    "engine-variants": "benchmarks.engine.variants",
+    "scheduler": "benchmarks.scheduler",
+    "hangups": "benchmarks.hangups",
+    "gpu": "benchmarks.gpu",
+}
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in COMMANDS:
-    app.command()(command)
 
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure a server (`quality`), or a part: searching, the evaluator, serving alone, a GPU."""
+    """Measure a server (`quality`, `load`), or a part: searching, the evaluator, serving, a GPU."""
+
+
+def main() -> None:
+    """Run the command asked for; PyTorch and Ray are loaded for those alone that need them."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        app.command()(getattr(import_module(COMMANDS[name]), name.replace("-", "_")))
+    app()
 
 
 if __name__ == "__main__":
-    app()
+    main()

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import httpx
 import typer
 
+from benchmarks.load.command import load
 from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
@@ -32,6 +33,7 @@ app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
 app.command()(quality)
+app.command()(load)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]

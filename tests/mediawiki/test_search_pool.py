@@ -77,8 +77,8 @@ async def new_pool(mediawiki: LocalWiki) -> AsyncIterator[NewPool]:
 
     yield new
     for pool in pools:
-        for replica in pool.replicas:
-            await replica.close()
+        for transport in pool.transports:
+            await transport.close()
 
 
 async def test_equal_questions_of_all_replicas_are_one_request(
@@ -145,11 +145,11 @@ async def test_a_stalled_answer_is_given_up_and_asked_for_again(
 async def test_a_lagging_wiki_serves_those_who_wait_and_puts_jobs_off(
     mediawiki: LocalWiki, new_pool: NewPool
 ) -> None:
-    job, question, _ = new_pool().replicas
+    job, question, _ = new_pool().transports
     with mediawiki.fault(lag_s=9):
-        assert await question.search("Dracula", limit=1, timeout_s=2)
+        assert (await question.query(search_parameters("Dracula", 1), timeout_s=2)).ranked
         with pytest.raises(SearchThrottled, match="API error maxlag"):
-            await job.search("Bram Stoker", limit=1, timeout_s=2, lane=Lane.BATCH)
+            await job.query(search_parameters("Bram Stoker", 1), timeout_s=2, lane=Lane.BATCH)
 
 
 async def test_looking_up_48_titles_is_three_requests(mediawiki: LocalWiki, new_pool: NewPool) -> None:
