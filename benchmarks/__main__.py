@@ -1,5 +1,8 @@
 """`python -m benchmarks`."""
 
+import sys
+from importlib import import_module
+
 import typer
 
 COMMANDS = {
