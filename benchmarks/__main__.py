@@ -13,7 +13,6 @@ COMMANDS = {
     "search-pool": "benchmarks.search_pool",
     "overhead": "benchmarks.overhead.overhead",
     "engine": "benchmarks.engine.command",
-    "engine-variants": "benchmarks.engine.variants",
     "scheduler": "benchmarks.scheduler",
     "hangups": "benchmarks.hangups",
     "gpu": "benchmarks.gpu",
