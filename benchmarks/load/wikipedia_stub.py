@@ -13,7 +13,7 @@ _MAX_PAGES = 20
 
 
 class WikipediaStub:
-    """Answers the Action API's search with made-up pages; the n-th request always fares the same."""
+    """Has a page for every title and every search; the n-th request always fares the same."""
 
     def __init__(
         self,
@@ -46,9 +46,8 @@ class WikipediaStub:
         if fate < self._refusal_share + self._stall_share:
             await asyncio.sleep(self._stall_s)
         await asyncio.sleep(self._median_s * random_.lognormvariate(0.0, self._sigma))
-        asked = request.query.get("gsrlimit", "")
-        pages = min(int(asked) if asked.isdecimal() else 5, _MAX_PAGES)
-        return web.json_response({"query": {"pages": [_page(random_, n) for n in range(pages)]}})
+        pages = [_page(random_, n, title) for n, title in enumerate(_titles(request))]
+        return web.json_response({"query": {"pages": pages}})
 
 
 def wikipedia_stub(
@@ -85,13 +84,23 @@ async def _serve(stub: WikipediaStub, port: int) -> None:
         await runner.cleanup()
 
 
-def _page(random_: random.Random, index: int) -> dict[str, object]:
+def _titles(request: web.Request) -> list[str]:
+    """The titles looked up, or as many as a search may find."""
+    if "titles" in request.query:
+        return request.query["titles"].split("|")[:_MAX_PAGES]
+    asked = request.query.get("gsrlimit", "")
+    pages = min(int(asked) if asked.isdecimal() else 5, _MAX_PAGES)
+    return [f"{request.query.get('gsrsearch', 'Page')} {n}" for n in range(1, pages + 1)]
+
+
+def _page(random_: random.Random, index: int, title: str) -> dict[str, object]:
     number = random_.randrange(1, 10**8)
     return {
         "pageid": number,
-        "title": texts.question(random_).rstrip("?"),
+        "ns": 0,
+        "title": title,
         "index": index + 1,
-        "extract": texts.biography(random_),
+        "extract": f"{title}: {texts.biography(random_)}",
         "lastrevid": number,
         "canonicalurl": f"http://127.0.0.1/wiki/{number}",
     }

@@ -72,6 +72,7 @@ def test_real_pairs_are_question_and_passage_with_the_end_mark_last(tmp_path: Pa
     unknown = {"question": "who wrote [PAD] ?", "internal": [{"title": None, "text": "jane did"}]}
     lines = "".join(json.dumps(each) + "\n" for each in (row, row, unknown))
     (tmp_path / "popqa.jsonl").write_text(lines)
+    (tmp_path / "hotpotqa.jsonl").write_text("")
     (pair,) = real_pairs(tmp_path, tmp_path, vocabulary=100, count=1)
     assert [words[i] for i in pair[:-1]] == said
     assert pair[-1] == 1

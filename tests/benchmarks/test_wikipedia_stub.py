@@ -9,8 +9,13 @@ from aiohttp.test_utils import TestServer
 
 from benchmarks.load.wikipedia_stub import WikipediaStub
 from crag_core.errors import SearchFailed
+from crag_core.queries.plan import Sought
+from crag_core.queries.planning import plan_search
 from deployments.backends.wikipedia.mediawiki import MediaWiki
+from deployments.backends.wikipedia.strategies import WikiStrategies
 from deployments.settings import MediaWikiSettings
+
+PLAN = plan_search(Sought("What is Henry Feilden's occupation?"))
 
 
 def stub(**more: Any) -> WikipediaStub:
@@ -21,9 +26,10 @@ def stub(**more: Any) -> WikipediaStub:
 async def test_the_searcher_finds_pages_in_it() -> None:
     async with TestServer(stub().app()) as server:
         wiki = MediaWiki(MediaWikiSettings(api_url=str(server.make_url("/w/api.php"))))
-        documents = await wiki.search("Henry Feilden", limit=5, timeout_s=5)
+        found = await WikiStrategies(wiki).search(PLAN, limit=5, timeout_s=5)
         await wiki.close()
-    assert len(documents) == 5
+    documents = [page.document for page in found.pages]
+    assert documents and "Henry Feilden" in documents[0].title
     assert all(document.text and document.title and document.revision for document in documents)
 
 
@@ -31,7 +37,7 @@ async def test_refusals_reach_the_searcher() -> None:
     async with TestServer(stub(refusal_share=1.0).app()) as server:
         wiki = MediaWiki(MediaWikiSettings(api_url=str(server.make_url("/w/api.php"))))
         with pytest.raises(SearchFailed, match="429"):
-            await wiki.search("Henry Feilden", limit=5, timeout_s=1.5)
+            await WikiStrategies(wiki).search(PLAN, limit=5, timeout_s=1.5)
         await wiki.close()
 
 
