@@ -45,14 +45,15 @@ class CountingWiki:
     retry_after_s: int = 0
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.queries.append(request.query["gsrsearch"])
+        self.queries.append(request.query["pageids"])
         if self.retry_after_s:
             return web.Response(status=429, headers={"Retry-After": str(self.retry_after_s)})
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         await asyncio.sleep(0.05)
         self.in_flight -= 1
-        page = {"pageid": 1, "title": request.query["gsrsearch"], "extract": "text", "index": 1}
+        number = request.query["pageids"]
+        page = {"pageid": int(number), "title": number, "extract": "Some text of the page."}
         return web.json_response({"query": {"pages": [page]}})
 
     def run(self) -> None:
@@ -111,15 +112,16 @@ def replicas(wiki: CountingWiki) -> Iterator[Replicas]:
         ray.shutdown()
 
 
-def search(replicas: Replicas, queries: Sequence[str]) -> list[Any]:
-    """What came of the queries, sent at once, to the replicas in turn."""
+def read(replicas: Replicas, pages: Sequence[str]) -> list[Any]:
+    """What came of reading these pages, by number: asked at once, of the replicas in turn."""
 
-    async def one(number: int, query: str) -> Sequence[Document]:
+    async def one(number: int, page: str) -> Sequence[Document]:
         ctx = RequestContext.starting_now("r", 30.0)
-        return await replicas[number % len(replicas)].search(ctx, query, limit=1)
+        document = Document(id=f"wikipedia:{page}", text="")
+        return await replicas[number % len(replicas)].read(ctx, document)
 
     async def all_at_once() -> list[Any]:
-        return await asyncio.gather(*map(one, count(), queries), return_exceptions=True)
+        return await asyncio.gather(*map(one, count(), pages), return_exceptions=True)
 
     return asyncio.run(all_at_once())
 
@@ -128,10 +130,10 @@ def until_shared(replicas: Replicas, wiki: CountingWiki) -> None:
     """Return once the replicas share a budget: what one has asked, the other knows."""
     deadline = time.monotonic() + 120
     for number in count():
-        query = f"probe {number} {time.monotonic()}"
+        page = f"{1 + number}{time.monotonic_ns()}"
         for replica in replicas:
-            search([replica], [query])
-        if wiki.queries.count(query) == 1:
+            read([replica], [page])
+        if wiki.queries.count(page) == 1:
             return
         assert time.monotonic() < deadline, "the replicas do not share a budget"
         time.sleep(1)
@@ -146,10 +148,10 @@ def test_two_replicas_send_each_query_once_and_keep_one_limit(
 ) -> None:
     until_shared(replicas, wiki)
     wiki.queries.clear()
-    queries = [f"query {number % 31}" for number in range(62)]  # each one asked by both replicas
-    found = search(replicas, queries)
-    assert [documents[0].title for documents in found] == queries
-    assert sorted(wiki.queries) == sorted(set(queries))
+    pages = [str(1 + number % 31) for number in range(62)]  # each one asked for by both replicas
+    found = read(replicas, pages)
+    assert [documents[0].title for documents in found] == pages
+    assert sorted(wiki.queries) == sorted(set(pages))
     assert wiki.most_in_flight == MAX_IN_FLIGHT
 
 
@@ -183,7 +185,7 @@ def test_a_lost_budget_leaves_replicas_a_share_and_comes_back(
     wiki.queries.clear()
     old = the_actor()
     ray.kill(old)  # for good: a new one has to be started
-    assert search(replicas, ["after the loss"])[0][0].title == "after the loss"
+    assert read(replicas, ["1900"])[0][0].title == "1900"
     until_shared(replicas, wiki)
     assert the_actor() != old
 
@@ -191,7 +193,7 @@ def test_a_lost_budget_leaves_replicas_a_share_and_comes_back(
 def test_a_pause_that_one_replica_meets_is_kept_by_both(replicas: Replicas, wiki: CountingWiki) -> None:
     wiki.queries.clear()
     wiki.retry_after_s = 60
-    failures = search(replicas, [f"paused {number}" for number in range(20)])
+    failures = read(replicas, [str(2_000 + number) for number in range(20)])
     assert all(isinstance(failure, SearchThrottled) for failure in failures), failures
     assert len(wiki.queries) <= MAX_IN_FLIGHT
 
