@@ -11,13 +11,16 @@ from crag_core.settings import ActionThresholds
 from crag_core.types import (
     Degradation,
     Document,
+    Hop,
     Knowledge,
     ScoredDocument,
     Speculated,
     Speculative,
     Stage,
     StageRecord,
+    TokenUsage,
     Trace,
+    Usage,
 )
 
 
@@ -31,6 +34,8 @@ class Recorder:
     strips_scored: int = 0
     fallback: str | None = None
     speculated: dict[Speculative, Speculated] = field(default_factory=dict)
+    spent: Usage = field(default_factory=Usage)
+    hops: tuple[Hop, ...] = ()
     _started: float = field(default_factory=time.perf_counter)
     _stages: list[StageRecord] = field(default_factory=list)
     _documents: tuple[ScoredDocument, ...] = ()
@@ -85,6 +90,15 @@ class Recorder:
         self._evaluator_id = evaluation.evaluator_id
         self._evaluator_queue_s = evaluation.queue_s
 
+    def completed(self, tokens: TokenUsage, *, attempts: int = 1) -> None:
+        """Count one successful completion, the failed attempts before it too."""
+        self.spent = Usage(
+            prompt_tokens=self.spent.prompt_tokens + tokens.prompt_tokens,
+            completion_tokens=self.spent.completion_tokens + tokens.completion_tokens,
+            llm_calls=self.spent.llm_calls + 1,
+            llm_attempts=self.spent.llm_attempts + attempts,
+        )
+
     def searched(self, documents: Sequence[Document]) -> None:
         """Record the pages that the search found."""
         self._searched = tuple(
@@ -107,4 +121,5 @@ class Recorder:
             fallback=self.fallback,
             evaluator_queue_s=self._evaluator_queue_s,
             speculated=dict(self.speculated),
+            hops=self.hops,
         )
