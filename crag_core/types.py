@@ -191,7 +191,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a completion is sampled; temperature 0 is greedy, `json_schema` (JSON text) guides decoding."""
+    """How a completion is sampled; temperature 0 is greedy, a `json_schema` guides the decoding."""
 
     max_new_tokens: int
     temperature: float = 0.0
