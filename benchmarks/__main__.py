@@ -2,6 +2,8 @@
 
 import typer
 
+from benchmarks.compact.coverage import compact_coverage
+from benchmarks.compact.fuzz import compact_fuzz
 from benchmarks.engine.command import engine
 from benchmarks.gpu import gpu
 from benchmarks.hangups import hangups
@@ -10,7 +12,7 @@ from benchmarks.quality import quality
 from benchmarks.scheduler import scheduler
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (quality, engine, scheduler, hangups, overhead, gpu):
+for command in (quality, engine, scheduler, hangups, overhead, gpu, compact_coverage, compact_fuzz):
     app.command()(command)
 
 

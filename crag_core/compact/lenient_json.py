@@ -9,6 +9,8 @@ _MAX_CHARACTERS = 30_000
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING = re.compile(r"[\[{]")
 _MAX_DEPTH = 40
+_REPAIR_FAILURES = (ValueError, RecursionError, LookupError, TypeError, AttributeError, AssertionError)
+"""What the repair itself has been seen to raise on broken input, or may."""
 
 
 def read_json(text: str) -> object | None:
@@ -49,7 +51,7 @@ def _repaired(text: str) -> object | None:
         return None  # no plan nests so deep, and the repair's time grows with the depth
     try:
         value: object = repair_json(text, return_objects=True, skip_json_loads=True)
-    except (ValueError, RecursionError, IndexError, TypeError):
+    except _REPAIR_FAILURES:
         return None
     return value
 
