@@ -143,7 +143,10 @@ class _Measure:
         settings = CompactSettings()
         resolver = Resolver(pairs, self.reader, self.reader, settings)
         top3 = Resolver(
-            pairs, self.reader, self.reader, settings.model_copy(update={"pairs_per_hop": 3})
+            pairs,
+            self.reader,
+            self.reader,
+            settings.model_copy(update={"pairs_per_hop": 3, "pairs_per_question": 3}),
         )
         methods = {
             "released rules": ReleasedRules(pairs, self.reader).resolve(ctx, plan),

@@ -27,15 +27,19 @@ _K1, _B = 1.2, 0.75
 
 @dataclass(frozen=True, slots=True)
 class IndexedPairs:
-    """A `QARetriever` over a knowledge base on disk."""
+    """A `QARetriever` over a knowledge base on disk, which searches once for each query."""
 
     index: AtomicQAIndex
+    known: dict[str, Sequence[ScoredPair]] = field(default_factory=dict)
 
     async def retrieve_pairs(
         self, ctx: RequestContext, queries: Sequence[str], *, limit: int
     ) -> Sequence[Sequence[ScoredPair]]:
         """As the deployment retrieves them."""
-        return await self.index.search(queries, limit=limit, candidates=_CANDIDATES, rrf_k=_RRF_K)
+        new = [query for query in dict.fromkeys(queries) if query not in self.known]
+        found = await self.index.search(new, limit=_CANDIDATES, candidates=_CANDIDATES, rrf_k=_RRF_K)
+        self.known.update(zip(new, found, strict=True))
+        return [self.known[query][:limit] for query in queries]
 
 
 @dataclass

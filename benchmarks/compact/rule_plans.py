@@ -39,9 +39,9 @@ _INNER = (
     re.compile(rf"(?P<who>(?<=\b)[^?]+?)'s (?P<role>{_ROLES})\b"),
 )  # fmt: skip
 _LEADING = re.compile(
-    r"^(?:(?:where|when) (?:was|did|is|does) |what nationality is |which country |who is |"
-    r"(?:what is|where was|when is) the (?:place|date) of (?:birth|death|burial) of |"
-    r"what is the award that )",
+    r"^(?:(?:what is|where was|when is|when was) the (?:place|date) of (?:birth|death|burial) of |"
+    r"what is the award that |(?:where|when) (?:was|did|is|does) |what nationality is |"
+    r"which country |who is )",
     re.IGNORECASE,
 )
 _OUTER = (

@@ -43,9 +43,9 @@ def is_faithful(rewriting: Rewriting, rewritten: str | None) -> bool:
         return False
     if rewriting.entity.casefold() not in rewritten.casefold():
         return False
-    before = _names(rewriting.question)
-    after = _names(rewritten)
-    return before <= after and after <= before | _names(rewriting.entity) | _words(rewriting.entity)
+    before = names_in(rewriting.question)
+    after = names_in(rewritten)
+    return before <= after and after <= before | names_in(rewriting.entity) | _words(rewriting.entity)
 
 
 def is_clean(answer: str) -> bool:
@@ -53,8 +53,8 @@ def is_clean(answer: str) -> bool:
     return bool(answer.strip()) and not _SPECIAL_TOKEN.search(answer)
 
 
-def _names(text: str) -> set[str]:
-    """Names and numbers of a text but the first word, which is a capital in any question."""
+def names_in(text: str) -> set[str]:
+    """The words of names, and the numbers, but for the first word: a capital in any question."""
     _, _, rest = text.strip().partition(" ")
     return {re.sub(r"['’]s$", "", name).strip(".,-'’").casefold() for name in _NAME.findall(rest)}
 

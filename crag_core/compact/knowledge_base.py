@@ -78,7 +78,7 @@ def judged(
         return JudgedPair(asked, said, PairFlaw.META)
     name = _DISAMBIGUATOR.sub("", title).strip() or title.strip()
     repaired = _with_name(asked, name)
-    if has_anaphor(repaired):
+    if has_anaphor(repaired) and not (name and name.casefold() in repaired.casefold()):
         return JudgedPair(asked, said, PairFlaw.POINTS_BACK)
     if not repaired.endswith("?"):
         repaired = f"{repaired.rstrip('.!')}?"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from crag_core.compact.grounding import ground_by_rule, ground_marks, is_clean, is_faithful
 from crag_core.compact.protocols import AnswerExtractor, QARetriever, SubQuestionRewriter
 from crag_core.compact.references import described, has_anaphor
+from crag_core.compact.selection import select_pairs
 from crag_core.compact.settings import CompactSettings
 from crag_core.compact.types import (
     AtomicQA,
@@ -27,6 +28,8 @@ from crag_core.protocols import Retriever
 from crag_core.strips import excerpt
 from crag_core.trace import Recorder
 from crag_core.types import Degradation, Document, Hop, ScoredDocument, Stage
+
+_RETRIEVED_PER_PAIR = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Resolver:
             asked = await self._grounded(
                 ctx, [plan.sub_questions[place] for place in level], hops, recorder
             )
-            found = await self._found(ctx, asked, recorder)
+            found = await self._found(ctx, asked, self._pairs_per_hop(plan), recorder)
             answers = await self._read(ctx, asked, found, recorder)
             for place, question, pairs, answer in zip(level, asked, found, answers, strict=True):
                 sub_question = plan.sub_questions[place]
@@ -89,13 +92,15 @@ class Resolver:
         return texts
 
     async def _found(
-        self, ctx: RequestContext, asked: Sequence[str], recorder: Recorder
+        self, ctx: RequestContext, asked: Sequence[str], limit: int, recorder: Recorder
     ) -> list[tuple[ScoredPair, ...]]:
         with recorder.stage(Stage.RETRIEVE_PAIRS):
             found = [
-                tuple(pairs)
-                for pairs in await self.pairs.retrieve_pairs(
-                    ctx, asked, limit=self.settings.pairs_per_hop
+                select_pairs(query, pairs, limit)
+                for query, pairs in zip(
+                    asked,
+                    await self.pairs.retrieve_pairs(ctx, asked, limit=limit * _RETRIEVED_PER_PAIR),
+                    strict=True,
                 )
             ]
         far = [
@@ -111,6 +116,11 @@ class Resolver:
                     found[position] = passages
                     _degrade(recorder, passages_instead())
         return found
+
+    def _pairs_per_hop(self, plan: Plan) -> int:
+        """A question's evidence is of one size, whatever its hops; each hop has its least."""
+        hops = sum(len(level) for level in plan.levels)
+        return max(self.settings.pairs_per_hop, self.settings.pairs_per_question // hops)
 
     async def _passages(self, ctx: RequestContext, query: str) -> tuple[ScoredPair, ...]:
         """Passages of the corpus in the form of pairs: the title as question, the text as answer."""

@@ -20,7 +20,13 @@ class CompactSettings(Settings):
     guided_plan: bool = Field(
         True, description="Whether decoding of the decomposition is guided by its JSON schema."
     )
-    pairs_per_hop: int = Field(5, ge=1, le=50, description="Pairs retrieved per sub-question.")
+    pairs_per_hop: int = Field(5, ge=1, le=50, description="Pairs kept per sub-question, at least.")
+    pairs_per_question: int = Field(
+        20,
+        ge=1,
+        le=200,
+        description="Pairs that the sub-questions of a question share: few of them get more each.",
+    )
     min_pair_score: float = Field(
         0.4,
         ge=-1.0,
