@@ -4,6 +4,7 @@ import typer
 
 from benchmarks.compact.coverage import compact_coverage
 from benchmarks.compact.fuzz import compact_fuzz
+from benchmarks.compact.model_plans import compact_plans
 from benchmarks.engine.command import engine
 from benchmarks.gpu import gpu
 from benchmarks.hangups import hangups
@@ -12,7 +13,17 @@ from benchmarks.quality import quality
 from benchmarks.scheduler import scheduler
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (quality, engine, scheduler, hangups, overhead, gpu, compact_coverage, compact_fuzz):
+for command in (
+    quality,
+    engine,
+    scheduler,
+    hangups,
+    overhead,
+    gpu,
+    compact_coverage,
+    compact_plans,
+    compact_fuzz,
+):
     app.command()(command)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from crag_core.compact import references
 from crag_core.compact.lenient_json import read_json
+from crag_core.compact.plan_repair import COMPARES, with_missing_part
 from crag_core.compact.settings import PlanLimits
 from crag_core.compact.types import Plan, SubQuestion
 
@@ -16,12 +17,6 @@ _MAX_ITEMS = 64
 _MAX_CHARACTERS = 400
 _NUMBER = re.compile(r"-?\d{1,4}")
 _WORD = re.compile(r"\w+")
-_COMPARES = re.compile(
-    r"\b(earlier|later|older|younger|elder|first|last|more|less|fewer|most|least|longer|shorter|larger|"
-    r"bigger|smaller|higher|lower|taller|same|both|common|differ\w*|compar\w*|between|closer|greater|"
-    r"better|before|after|or|share)\b",
-    re.IGNORECASE,
-)
 _COMPARES_TWO = re.compile(r"\b(of the two|of (these|those|them)|the (two|both))\b", re.IGNORECASE)
 
 
@@ -39,7 +34,8 @@ def normalise_plan(written: str, question: str, limits: PlanLimits) -> Plan:
 
     Where nothing can be read, the question is the plan, which is marked malformed. References may be
     numbers counted from 0 or 1, lists of them, `#k`, `[answer to Qk]`, brackets, or words that point
-    back. Duplicates and copies of the question go, cycles are broken at their backward edge.
+    back. Duplicates and copies of the question go, cycles are broken at their backward edge, and a
+    part of the question that no sub-question asks is added.
     """
     items = [item for item in map(_item, _entries(read_json(written))) if item is not None]
     if not items:
@@ -47,7 +43,10 @@ def normalise_plan(written: str, question: str, limits: PlanLimits) -> Plan:
     parsed = _merged([_with_marks(position, items) for position in range(len(items))])
     parsed = _without_copies(parsed, question)
     acyclic = _without_cycles(_only(parsed, range(min(len(parsed), limits.max_sub_questions))))
-    plan = plan_of(_comparisons_marked(acyclic))
+    whole = _comparisons_marked(acyclic)
+    if len(parsed) < limits.max_sub_questions:
+        whole = with_missing_part(whole, question)
+    plan = plan_of(whole)
     was_cut = len(parsed) > len(acyclic) or len(plan.levels) > limits.max_levels
     if len(plan.levels) > limits.max_levels:
         shallow = [position for level in plan.levels[: limits.max_levels] for position in level]
@@ -241,7 +240,7 @@ def _comparisons_marked(sub_questions: Sequence[SubQuestion]) -> list[SubQuestio
     def compares(position: int, sub: SubQuestion) -> bool:
         if position == 0 or position in needed:
             return False
-        several = len(sub.references) > 1 and _COMPARES.search(sub.text)
+        several = len(sub.references) > 1 and COMPARES.search(sub.text)
         return bool(several or (position > 1 and _COMPARES_TWO.search(sub.text)))
 
     return [replace(sub, is_comparison=compares(place, sub)) for place, sub in enumerate(sub_questions)]

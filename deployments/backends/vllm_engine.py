@@ -69,7 +69,11 @@ class VllmEngine:
                 max_tokens=min(sampling.max_new_tokens, room),
                 stop=list(sampling.stop),
                 seed=sampling.seed,
-                structured_outputs=StructuredOutputsParams(json=sampling.json_schema)
+                structured_outputs=StructuredOutputsParams(
+                    json=sampling.json_schema,
+                    # else a small model fills its completion with blanks
+                    disable_any_whitespace=True,
+                )
                 if sampling.json_schema
                 else None,
                 output_kind=RequestOutputKind.DELTA,

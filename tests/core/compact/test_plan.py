@@ -187,3 +187,19 @@ def test_any_text_becomes_a_plan_that_can_be_resolved(written: str, question: st
         assert all(
             level_of[needed] < level_of[place] for needed in found.sub_questions[place].references
         )
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "added"),
+    [
+        ("Where was the director of Jaws born?", "Who is the director of Jaws?", "Where was #1 born?"),
+        ("When did the wife of John Adams die?", "Who was the wife of John Adams?", "When did #1 die?"),
+    ],
+)
+def test_a_plan_that_stops_short_is_completed_from_the_question(
+    question: str, first: str, added: str
+) -> None:
+    found = plan([{"q": first}], question)
+    assert texts(found) == [first, added]
+    assert found.levels == ((0,), (1,))
+    assert texts(plan([{"q": first}, {"q": added, "ref": [1]}], question)) == [first, added]
