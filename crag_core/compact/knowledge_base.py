@@ -85,7 +85,7 @@ def judged(
     if not _names_something(repaired, [name, *entities]):
         return JudgedPair(asked, said, PairFlaw.NO_ENTITY)
     if verbatim:
-        kept = _as_in(passage, said) or _as_in(passage, said.strip(_EDGES)) or ""
+        kept = _as_in(passage, said.strip(_EDGES)) or ""
     else:
         kept = _LEADING_PRONOUN.sub(lambda _: name, _LEADING_POSSESSIVE.sub(lambda _: f"{name}'s", said))
     if not kept:
