@@ -23,7 +23,7 @@ _KINDS = (
 )
 _ANAPHOR = re.compile(
     rf"\b(?:[Tt]hat|[Tt]he same) (?:{_KINDS})\b(?P<demonstrative_s>'s)?"
-    r"|\b(?:[Tt]his|[Tt]hese|[Tt]hose|the aforementioned|the said) \w+\b(?P<this_s>'s)?"
+    r"|\b(?:[Tt]h(?:is|ese|ose)|the aforementioned|the said) \w+\b(?P<this_s>'s)?"
     r"|\b(?P<possessive>his|its|their|her(?= \w))\b"
     r"|\b(?:he|she|it|they|him|her|them)\b"
 )
