@@ -14,7 +14,7 @@ import typer
 
 from benchmarks.compact.gold_plans import gold_plan
 from benchmarks.compact.released_rules import ReleasedRules
-from benchmarks.compact.retrievers import IndexedPairs, PooledPairs, RuleReader
+from benchmarks.compact.retrievers import IndexedPairs, PooledPairs, RuleReader, VectorPairs
 from benchmarks.compact.rule_plans import rule_plan
 from benchmarks.datasets import read_rows
 from crag_core.compact.plan import normalise_plan
@@ -112,12 +112,13 @@ class _Measure:
         pairs = IndexedPairs(_published_pairs(data, base, self.encoder))
         questions = [row for row in read_rows(data, "2wiki") if "compactrag" in row["sources"]][:limit]
         written = _written(plans)
+        vectors = VectorPairs(str(base), self.encoder)
         tally = {"rule plans": _Tally(), **({"model plans": _Tally()} if written else {})}
         for row in questions:
-            await self._both(pairs, rule_plan(row["question"]), row, tally["rule plans"])
+            await self._both(pairs, rule_plan(row["question"]), row, tally["rule plans"], vectors)
             if row["id"] in written:
                 plan = normalise_plan(written[row["id"]], row["question"], PlanLimits())
-                await self._both(pairs, plan, row, tally["model plans"])
+                await self._both(pairs, plan, row, tally["model plans"], vectors)
         return [row for name, each in tally.items() for row in each.rows(f"a: published pairs, {name}")]
 
     async def over_their_paragraphs(
@@ -135,7 +136,15 @@ class _Measure:
             await self._both(pool, gold_plan(row), row, tally)
         return tally.rows(f"b: gold plans, own paragraphs, {name}")
 
-    async def _both(self, pairs: QARetriever, plan: Plan, row: dict[str, Any], tally: _Tally) -> None:
+    async def _both(
+        self,
+        pairs: QARetriever,
+        plan: Plan,
+        row: dict[str, Any],
+        tally: _Tally,
+        vectors: QARetriever | None = None,
+    ) -> None:
+        """Count a question by every method; `vectors` is the released code's own retrieval."""
         if all(normalised(answer) in _YES_NO for answer in row["answers"]):
             return
         ctx = RequestContext.starting_now("coverage", _DEADLINE_S)
@@ -149,7 +158,12 @@ class _Measure:
             settings.model_copy(update={"pairs_per_hop": 3, "pairs_per_question": 3}),
         )
         methods = {
-            "released rules": ReleasedRules(pairs, self.reader).resolve(ctx, plan),
+            **(
+                {"released rules": ReleasedRules(vectors, self.reader).resolve(ctx, plan)}
+                if vectors
+                else {}
+            ),
+            "released rules, our retrieval": ReleasedRules(pairs, self.reader).resolve(ctx, plan),
             "ours, top 3": top3.resolve(ctx, plan, Recorder()),
             "ours": resolver.resolve(ctx, plan, Recorder()),
         }

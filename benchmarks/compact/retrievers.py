@@ -17,7 +17,13 @@ from crag_core.compact.types import AtomicQA, ExtractedAnswer, Reading, Rewritin
 from crag_core.context import RequestContext
 from deployments.backends.indexes.atomic_qa_index import AtomicQAIndex
 from deployments.backends.indexes.hybrid_search import reciprocal_rank_fusion
-from deployments.backends.indexes.lance_index import Encoder
+from deployments.backends.indexes.lance_index import (
+    VECTOR,
+    Encoder,
+    IndexKind,
+    open_table,
+    read_manifest,
+)
 
 _CANDIDATES = 50
 _RRF_K = 60
@@ -40,6 +46,35 @@ class IndexedPairs:
         found = await self.index.search(new, limit=_CANDIDATES, candidates=_CANDIDATES, rrf_k=_RRF_K)
         self.known.update(zip(new, found, strict=True))
         return [self.known[query][:limit] for query in queries]
+
+
+@dataclass
+class VectorPairs:
+    """A `QARetriever` as the released code has it: all vectors of a base, exact, and no words."""
+
+    base: str
+    encoder: Encoder
+    _pairs: list[AtomicQA] = field(init=False)
+    _vectors: NDArray[np.float32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        manifest = read_manifest(self.base, IndexKind.ATOMIC_QA)
+        rows = open_table(self.base, manifest).to_arrow()
+        columns = ("id", "question", "answer", "passage_id", "title")
+        values = (rows[name].to_pylist() for name in columns)
+        self._pairs = [AtomicQA(*row) for row in zip(*values, strict=True)]
+        self._vectors = np.stack(rows[VECTOR].to_numpy()).astype(np.float32)
+
+    async def retrieve_pairs(
+        self, ctx: RequestContext, queries: Sequence[str], *, limit: int
+    ) -> Sequence[Sequence[ScoredPair]]:
+        """The nearest, duplicates too."""
+        vectors = await asyncio.to_thread(self.encoder.encode, queries)
+        return [self._nearest(self._vectors @ vector, limit) for vector in vectors]
+
+    def _nearest(self, cosines: NDArray[np.float32], limit: int) -> list[ScoredPair]:
+        order = np.argsort(-cosines)[:limit]
+        return [ScoredPair(self._pairs[place], float(cosines[place])) for place in order]
 
 
 @dataclass
