@@ -2,6 +2,7 @@
 
 import typer
 
+from benchmarks.compact.cost import compact_cost
 from benchmarks.compact.coverage import compact_coverage
 from benchmarks.compact.fuzz import compact_fuzz
 from benchmarks.compact.model_plans import compact_plans
@@ -21,6 +22,7 @@ for command in (
     overhead,
     gpu,
     compact_coverage,
+    compact_cost,
     compact_plans,
     compact_fuzz,
 ):

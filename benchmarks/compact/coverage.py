@@ -84,12 +84,10 @@ def compact_coverage(
         measure = _Measure(
             DenseEncoder(EncoderSettings(model=encoder)), RuleReader(SpacyEntities(entities)), misses
         )
-        rows = asyncio.run(measure.all(data, base, plans, limit))
+        asyncio.run(measure.all(data, base, plans, limit))
     except (SettingsError, FileNotFoundError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
-    for row in rows:
-        typer.echo(json.dumps(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +96,15 @@ class _Measure:
     reader: RuleReader
     misses: Path | None
 
-    async def all(
-        self, data: Path, base: Path, plans: Path | None, limit: int | None
-    ) -> list[dict[str, Any]]:
-        rows = await self.over_the_base(data, base, plans, limit)
-        rows += await self.over_their_paragraphs(data, "2wiki", limit)
-        return rows + await self.over_their_paragraphs(data, "musique", limit)
+    async def all(self, data: Path, base: Path, plans: Path | None, limit: int | None) -> None:
+        """Every measurement, printed as soon as it is there."""
+        for measuring in (
+            self.over_the_base(data, base, plans, limit),
+            self.over_their_paragraphs(data, "2wiki", limit),
+            self.over_their_paragraphs(data, "musique", limit),
+        ):
+            for row in await measuring:
+                typer.echo(json.dumps(row))
 
     async def over_the_base(
         self, data: Path, base: Path, plans: Path | None, limit: int | None

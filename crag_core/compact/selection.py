@@ -1,4 +1,4 @@
-"""Which of the pairs retrieved for a sub-question are read: those that name it, each fact once.
+"""Which of the pairs retrieved for a sub-question are read: the nearest, each fact once.
 
 A base holds many pairs on what is asked, and some of one fact in other words; the released rules tell
 pairs apart by their question alone, so that different facts are lost and equal ones fill the places.
@@ -13,19 +13,25 @@ from crag_core.compact.types import ScoredPair
 _SAME_FACT = 0.6
 """From this share of common words on, two pairs are taken to state one fact."""
 
+_NAMES_WEIGHT = 0.1
+"""What it is worth, beside the cosine, that a pair holds all names of the query (found by trial)."""
+
 
 def select_pairs(query: str, found: Sequence[ScoredPair], limit: int) -> tuple[ScoredPair, ...]:
-    """At most `limit` of the pairs: first those that hold most names of the query, in the order given.
+    """At most `limit` of the pairs, by their cosine and the share of the query's names they hold.
 
     Pairs that repeat a chosen one come last, where there is room.
     """
     names = names_in(query)
     texts = [content(_text(pair)) for pair in found]
-    named = [len(names & words) for words in texts]
-    order = sorted(range(len(found)), key=lambda place: -named[place])
+
+    def merit(place: int) -> float:
+        held = len(names & texts[place]) / max(1, len(names))
+        return found[place].score + _NAMES_WEIGHT * held
+
     chosen: list[int] = []
     repeated: list[int] = []
-    for place in order:
+    for place in sorted(range(len(found)), key=merit, reverse=True):
         same = any(_shared(texts[place], texts[other]) >= _SAME_FACT for other in chosen)
         (repeated if same else chosen).append(place)
     return tuple(found[place] for place in [*chosen, *repeated][:limit])
