@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -87,7 +89,7 @@ def build(
                 "enforce_eager": eager,
             }
         )
-        with _bar() as show:
+        with _bar() as show, _output_kept_clean():
             report = _read(corpus, out_folder, settings, entities, engines, gpus, show)
         rows = _index(out_folder, encoder, replace=replace)
     for passage, failure in report.failures[:_REPORTED_FAILURES]:
@@ -176,6 +178,20 @@ def _print(report: dict[str, Any], folder: Path, as_json: bool) -> None:
             f"read {report['passages'] - report['resumed']:,} passages now, "
             f"{report['passages_per_second']} a second, {tokens:,} tokens; {report['failed']:,} failed"
         )
+
+
+@contextmanager
+def _output_kept_clean() -> Iterator[None]:
+    """What engines and their processes write to the standard output goes to the standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @contextmanager

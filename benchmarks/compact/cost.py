@@ -155,6 +155,7 @@ async def _measured(methods: dict[str, Answering], items: Sequence[Item]) -> dic
             ledger.usages.append(usage)
             ledger.matches.append(max(exact_match(text, gold) for gold in item.answers))
             ledger.f1.append(max(f1_score(text, gold) for gold in item.answers))
+        typer.echo(f"{len(ledgers['compact'].usages)} of {len(items)} questions", err=True)
     return ledgers
 
 

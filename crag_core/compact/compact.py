@@ -18,7 +18,16 @@ from crag_core.generation import AnswerWriter, Evidence
 from crag_core.protocols import Ask, Generator
 from crag_core.settings import CragSettings, NoEvidence
 from crag_core.trace import Recorder
-from crag_core.types import Answer, EvidenceQuality, PipelineName, Prompt, Sampling, Stage, TokenUsage
+from crag_core.types import (
+    Answer,
+    Completion,
+    EvidenceQuality,
+    PipelineName,
+    Prompt,
+    Sampling,
+    Stage,
+    TokenUsage,
+)
 
 _PLAN_ATTEMPTS = 2
 
@@ -100,7 +109,7 @@ async def completed(
     raise AssertionError("at least one attempt is made")
 
 
-async def _collected(completion: AsyncGenerator) -> tuple[str, TokenUsage]:  # type: ignore[type-arg]
+async def _collected(completion: AsyncGenerator[Completion]) -> tuple[str, TokenUsage]:
     pieces: list[str] = []
     async with aclosing(completion):
         async for piece in completion:
