@@ -29,6 +29,7 @@ _LEADING_PRONOUN = re.compile(r"^(?:He|She|It|They)\b(?!')")
 _LEADING_POSSESSIVE = re.compile(r"^(?:His|Her|Its|Their)\b")
 _DISAMBIGUATOR = re.compile(r"\s*\([^()]*\)$")
 _SPACES = re.compile(r"\s+")
+_WORD = re.compile(r"\w+")
 _EDGES = " \t\n\"'“”‘’.,;:"
 
 
@@ -90,14 +91,14 @@ def judged(
         kept = _LEADING_PRONOUN.sub(lambda _: name, _LEADING_POSSESSIVE.sub(lambda _: f"{name}'s", said))
     if not kept:
         return JudgedPair(repaired, said, PairFlaw.NOT_VERBATIM)
-    if fact_key(kept, "") == fact_key(repaired, ""):
+    if set(_WORD.findall(kept.casefold())) <= set(_WORD.findall(repaired.casefold())):
         return JudgedPair(repaired, kept, PairFlaw.ECHO)
     return JudgedPair(repaired, kept, was_repaired=(repaired, kept) != (asked, said))
 
 
 def fact_key(question: str, answer: str) -> str:
     """What two pairs have in common that state the same fact in the same words."""
-    return "\n".join(" ".join(re.findall(r"\w+", text.casefold())) for text in (question, answer))
+    return "\n".join(" ".join(_WORD.findall(text.casefold())) for text in (question, answer))
 
 
 def _one_line(value: object) -> str:

@@ -21,7 +21,7 @@ def judge(question: Any, answer: Any, *, title: str = "Jaws (film)", verbatim: b
         ("What does this passage describe?", "a film", PairFlaw.META),
         ("Who made Jaws?", "Peter Benchley", PairFlaw.NOT_VERBATIM),
         ("Who made " + "Jaws " * 50, "1975", PairFlaw.TOO_LONG),
-        ("Jaws", "Jaws", PairFlaw.ECHO),
+        ("Who was Jaws?", "Jaws", PairFlaw.ECHO),
     ],
 )  # fmt: skip
 def test_a_bad_pair_is_rejected_with_its_flaw(question: Any, answer: Any, flaw: PairFlaw) -> None:
