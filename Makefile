@@ -11,9 +11,9 @@ PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(she
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip
 INSTALLED := .venv/installed
-MODELS := .models/smollm2-135m-instruct .models/all-minilm-l6-v2
+MODELS := .models/smollm2-135m-instruct .models/all-minilm-l6-v2 .models/en-core-web-sm
 SAMPLE := examples/encyclopedia
-INDEXES := .indexes/sample-corpus/manifest.json .indexes/sample-snapshot/manifest.json
+INDEXES := $(addprefix .indexes/,$(addsuffix /manifest.json,sample-corpus sample-snapshot sample-pairs))
 PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
 
 .PHONY: help
@@ -53,6 +53,11 @@ $(INSTALLED): .venv/locked pyproject.toml
 .indexes/sample-snapshot/manifest.json: $(SAMPLE)/snapshot.jsonl | $(INSTALLED)
 	@echo "== building the sample snapshot"
 	$(BIN)/crag snapshot build $< --out $(@D) --replace
+	@touch -c $@
+
+.indexes/sample-pairs/manifest.json: $(SAMPLE)/atomic_qa.jsonl | $(MODELS)
+	@echo "== building the sample base of atomic pairs"
+	$(BIN)/crag compact import $< --out $(@D) --replace --verbatim --encoder .models/all-minilm-l6-v2
 	@touch -c $@
 
 .PHONY: setup debian

@@ -16,6 +16,10 @@ COMMANDS = {
     "scheduler": "benchmarks.scheduler",
     "hangups": "benchmarks.hangups",
     "gpu": "benchmarks.gpu",
+    "compact-coverage": "benchmarks.compact.coverage",
+    "compact-cost": "benchmarks.compact.cost",
+    "compact-plans": "benchmarks.compact.model_plans",
+    "compact-fuzz": "benchmarks.compact.fuzz",
 }
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

@@ -54,3 +54,23 @@ def cut_prompt(*, strips_cut: int, turns_cut: int) -> tuple[Degradation, ...]:
 def abstention() -> Degradation:
     """The last rung: no evidence, so no answer is made up."""
     return Degradation(Stage.GENERATE, Reason.NOT_ENOUGH_EVIDENCE)
+
+
+def malformed_plan() -> Degradation:
+    """The rung taken when no plan can be read: the question is answered as a single hop."""
+    return Degradation(Stage.DECOMPOSE, Reason.PLAN_MALFORMED)
+
+
+def plan_cut() -> Degradation:
+    """The rung taken when a plan has more sub-questions, or deeper ones, than may be resolved."""
+    return Degradation(Stage.DECOMPOSE, Reason.PLAN_CUT)
+
+
+def passages_instead() -> Degradation:
+    """The rung taken when no atomic pair is close enough to a hop: passages are read instead."""
+    return Degradation(Stage.RETRIEVE_PAIRS, Reason.PASSAGES_INSTEAD)
+
+
+def unresolved_hop() -> Degradation:
+    """The rung taken when a hop has no answer: what depends on it is asked by description."""
+    return Degradation(Stage.EXTRACT, Reason.HOP_UNRESOLVED)

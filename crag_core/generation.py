@@ -5,12 +5,12 @@ One assembler for every pipeline, streamed or not, so that text and citations ar
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crag_core.context import RequestContext
 from crag_core.degrade import NOT_ENOUGH_EVIDENCE, abstention, cut_prompt
 from crag_core.errors import GenerationFailed, QualityBelowMinimum
-from crag_core.prompts import fit_prompt
+from crag_core.prompts import PromptBuilder, answer_prompt, fit_prompt
 from crag_core.protocols import Generator, TokenCounter
 from crag_core.settings import CragSettings, GenerationSettings, NoEvidence
 from crag_core.trace import Recorder
@@ -27,7 +27,6 @@ from crag_core.types import (
     Sampling,
     Stage,
     TokenUsage,
-    Usage,
 )
 
 _RANK = {EvidenceQuality.NONE: 0, EvidenceQuality.WEAK: 1, EvidenceQuality.STRONG: 2}
@@ -59,13 +58,14 @@ class AnswerWriter:
         evidence: Evidence,
         settings: CragSettings,
         recorder: Recorder,
+        compose: PromptBuilder = answer_prompt,
     ) -> AsyncGenerator[str | Answer]:
-        """Pieces of text, then the Answer.
+        """Pieces of text, then the Answer; `compose` writes the prompt.
 
         Raises QualityBelowMinimum or PromptTooLong before the first piece, and GenerationFailed.
         """
         fitted = fit_prompt(
-            question, evidence.knowledge, evidence.documents, settings.generation, self.counter
+            question, evidence.knowledge, evidence.documents, settings.generation, self.counter, compose
         )
         knowledge = fitted.knowledge
         _require_quality(_quality(evidence, knowledge), settings)
@@ -73,8 +73,7 @@ class AnswerWriter:
         if not knowledge.strips and evidence.without is NoEvidence.ABSTAIN:
             recorder.degraded.append(abstention())
             yield NOT_ENOUGH_EVIDENCE
-            nothing = Completion("", finish_reason="stop", usage=TokenUsage())
-            yield _assemble(NOT_ENOUGH_EVIDENCE, nothing, knowledge, evidence, recorder, llm_calls=0)
+            yield _assemble(NOT_ENOUGH_EVIDENCE, "stop", knowledge, evidence, recorder)
             return
         with recorder.stage(Stage.GENERATE):
             pieces: list[str] = []
@@ -89,7 +88,9 @@ class AnswerWriter:
                         yield completion.text
             if ended is None:
                 raise GenerationFailed("the generator stopped before it finished its completion")
-        yield _assemble("".join(pieces), ended, knowledge, evidence, recorder, llm_calls=1)
+        recorder.completed(ended.usage or TokenUsage())
+        reason = ended.finish_reason or "stop"
+        yield _assemble("".join(pieces), reason, knowledge, evidence, recorder)
 
 
 async def _trimmed(completions: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:
@@ -129,15 +130,8 @@ def _require_quality(quality: EvidenceQuality, settings: CragSettings) -> None:
 
 
 def _assemble(
-    text: str,
-    ended: Completion,
-    knowledge: Knowledge,
-    evidence: Evidence,
-    recorder: Recorder,
-    *,
-    llm_calls: int,
+    text: str, finish_reason: str, knowledge: Knowledge, evidence: Evidence, recorder: Recorder
 ) -> Answer:
-    tokens = ended.usage or TokenUsage()
     return Answer(
         text=text,
         pipeline=evidence.pipeline,
@@ -145,15 +139,9 @@ def _assemble(
         evidence_quality=_quality(evidence, knowledge),
         degraded=tuple(recorder.degraded),
         citations=_citations(knowledge, evidence.documents),
-        usage=Usage(
-            prompt_tokens=tokens.prompt_tokens,
-            completion_tokens=tokens.completion_tokens,
-            llm_calls=llm_calls,
-            llm_attempts=llm_calls,
-            search_calls=recorder.search_calls,
-        ),
+        usage=replace(recorder.spent, search_calls=recorder.search_calls),
         trace=recorder.trace(knowledge),
-        finish_reason=ended.finish_reason or "stop",
+        finish_reason=finish_reason,
     )
 
 

@@ -1,8 +1,14 @@
 """Answer metrics, pure: containment match as the papers measure it, and an interval for it."""
 
 import math
+import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def contains_answer(prediction: str, answers: Iterable[str], *, case_sensitive: bool) -> bool:
@@ -17,6 +23,34 @@ def contains_answer(prediction: str, answers: Iterable[str], *, case_sensitive: 
         return any(answer in prediction for answer in answers)
     lowered = prediction.lower()
     return any(answer.lower() in lowered for answer in answers)
+
+
+def normalised(text: str | None) -> str:
+    """Lower case, without ASCII punctuation and articles, blanks collapsed (SQuAD's evaluation).
+
+    >>> normalised("The  Quick, brown fox!")
+    'quick brown fox'
+    """
+    plain = (text or "").lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
+
+
+def exact_match(prediction: str | None, answer: str) -> bool:
+    """Whether both are equal once normalised; no prediction counts as an empty one."""
+    return normalised(prediction) == normalised(answer)
+
+
+def f1_score(prediction: str | None, answer: str) -> float:
+    """Harmonic mean of token precision and recall; 1 when both are empty, 0 when one is.
+
+    >>> f1_score("Albert Einstein", "Einstein")
+    0.6666666666666666
+    """
+    predicted, gold = normalised(prediction).split(), normalised(answer).split()
+    if not predicted or not gold:
+        return float(predicted == gold)
+    shared = (Counter(predicted) & Counter(gold)).total()
+    return 2 * shared / (len(predicted) + len(gold))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from crag_core.types import (
     Degradation,
     Document,
     FoundPage,
+    Hop,
     Knowledge,
     Score,
     ScoredDocument,
@@ -21,7 +22,9 @@ from crag_core.types import (
     Speculative,
     Stage,
     StageRecord,
+    TokenUsage,
     Trace,
+    Usage,
 )
 
 
@@ -34,6 +37,8 @@ class Recorder:
     strips_scored: int = 0
     fallbacks: dict[Stage, str] = field(default_factory=dict)
     speculated: dict[Speculative, Speculated] = field(default_factory=dict)
+    spent: Usage = field(default_factory=Usage)
+    hops: tuple[Hop, ...] = ()
     _started: float = field(default_factory=time.perf_counter)
     _stages: list[StageRecord] = field(default_factory=list)
     _documents: tuple[ScoredDocument, ...] = ()
@@ -92,6 +97,15 @@ class Recorder:
         self._evaluator_id = evaluation.evaluator_id
         self._evaluator_queue_s = evaluation.queue_s
 
+    def completed(self, tokens: TokenUsage, *, attempts: int = 1) -> None:
+        """Count one successful completion, the failed attempts before it too."""
+        self.spent = Usage(
+            prompt_tokens=self.spent.prompt_tokens + tokens.prompt_tokens,
+            completion_tokens=self.spent.completion_tokens + tokens.completion_tokens,
+            llm_calls=self.spent.llm_calls + 1,
+            llm_attempts=self.spent.llm_attempts + attempts,
+        )
+
     def searched(
         self, result: SearchResult, chosen: Sequence[FoundPage], scores: Mapping[str, Score]
     ) -> None:
@@ -134,4 +148,5 @@ class Recorder:
             fallback=next(iter(self.fallbacks.values()), None),
             evaluator_queue_s=self._evaluator_queue_s,
             speculated=dict(self.speculated),
+            hops=self.hops,
         )

@@ -49,6 +49,10 @@ class Stage(StrEnum):
     REFINE_INTERNAL = "refine_internal"
     SEARCH = "search"
     REFINE_EXTERNAL = "refine_external"
+    DECOMPOSE = "decompose"
+    REWRITE = "rewrite"
+    RETRIEVE_PAIRS = "retrieve_pairs"
+    EXTRACT = "extract"
     GENERATE = "generate"
 
 
@@ -66,6 +70,10 @@ class Reason(StrEnum):
     EVIDENCE_CUT = "evidence_cut_to_budget"
     HISTORY_CUT = "history_cut_to_budget"
     NOT_ENOUGH_EVIDENCE = "not_enough_evidence"
+    PLAN_MALFORMED = "plan_malformed"
+    PLAN_CUT = "plan_cut_to_limits"
+    HOP_UNRESOLVED = "hop_unresolved"
+    PASSAGES_INSTEAD = "passages_instead_of_pairs"
 
 
 class Speculative(StrEnum):
@@ -218,13 +226,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a completion is sampled; temperature 0 is greedy."""
+    """How a completion is sampled; temperature 0 is greedy, a `json_schema` guides the decoding."""
 
     max_new_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    json_schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +325,23 @@ class SearchedDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """One sub-question of pipeline `compact` as it was resolved.
+
+    `references` are positions of earlier hops; `asked` is the sub-question with their answers in
+    place. `answer` is `None` where nothing was found, and where the sub-question was left to the
+    synthesis, which then has no `level`.
+    """
+
+    question: str
+    references: tuple[int, ...]
+    level: int | None
+    asked: str
+    answer: str | None
+    found: tuple[ScoredDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """How an answer came about: what was scored against which thresholds, and how long it took.
 
@@ -336,6 +362,7 @@ class Trace:
     fallback: str | None = None
     evaluator_queue_s: float = 0.0
     speculated: Mapping[Speculative, Speculated] = field(default_factory=dict)
+    hops: tuple[Hop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,24 @@ from ray import serve
 from ray.serve import Application
 
 from crag_core.types import PipelineName
+from deployments.atomic_qa_retriever import AtomicQARetriever
 from deployments.clients import (
+    AtomicQARetrieverClient,
     EvaluatorClient,
     GeneratorClient,
+    HopReaderClient,
     PipelineClient,
     RetrieverClient,
     SearchBudgetClient,
     SearcherClient,
 )
+from deployments.compact_graph import CompactGraph
 from deployments.crag_graph import CragGraph
 from deployments.evaluator import Evaluator
 from deployments.generator import Generator
+from deployments.hop_reader import HopReader
 from deployments.ingress import Ingress
+from deployments.readiness import CompactStages
 from deployments.retriever import Retriever
 from deployments.search_budget import SearchBudgetActor
 from deployments.searcher import Searcher
@@ -38,6 +44,8 @@ class Leaves:
     evaluator: type = Evaluator
     searcher: type = Searcher
     generator: type = Generator
+    pairs: type = AtomicQARetriever
+    hop_reader: type = HopReader
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -65,6 +73,19 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
         name: PipelineClient(graph, name)
         for name in (PipelineName.CRAG, PipelineName.RAG, PipelineName.NO_RETRIEVAL)
     }
+    compact = _compact_stages(settings, leaves)
+    if settings.compact is not None and compact is not None:
+        graph = _bound(
+            CompactGraph,
+            compact.pairs,
+            compact.reader,
+            retriever,
+            generator,
+            settings.compact.pipeline,
+            settings.crag,
+            settings.generator,
+        )
+        pipelines[PipelineName.COMPACT] = PipelineClient(graph, PipelineName.COMPACT)
     application: Application = _bound(
         _with_http(Ingress),
         pipelines,
@@ -73,8 +94,19 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
         searchers,
         settings.crag.searching,
         settings.api,
+        compact,
     )
     return application
+
+
+def _compact_stages(settings: AppSettings, leaves: Leaves) -> CompactStages | None:
+    """The stages of pipeline `compact`, where it is configured."""
+    if settings.compact is None:
+        return None
+    return CompactStages(
+        AtomicQARetrieverClient(_bound(leaves.pairs, settings.compact.knowledge_base)),
+        HopReaderClient(_bound(leaves.hop_reader, settings.compact.reader)),
+    )
 
 
 def _bound(replica: type, *arguments: Any) -> Any:

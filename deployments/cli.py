@@ -17,6 +17,7 @@ from benchmarks.load.command import load
 from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
+from deployments.compact_commands import compact
 from deployments.settings import PageText, Pooling
 from deployments.terminal import err, out, print_answer, print_findings, print_search, shown
 
@@ -32,6 +33,7 @@ evaluator = typer.Typer(no_args_is_help=True, help="Checkpoints of the retrieval
 app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
+app.add_typer(compact, name="compact")
 app.command()(quality)
 app.command()(load)
 

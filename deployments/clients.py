@@ -22,6 +22,7 @@ from ray.exceptions import (
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
+from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredPair
 from crag_core.context import RequestContext
 from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
 from crag_core.protocols import Ask, Evaluation, SearchResult
@@ -49,10 +50,13 @@ from deployments.backends.wikipedia.budget import (
 )
 from deployments.messages import (
     EvaluateRequest,
+    ExtractRequest,
     GenerateRequest,
     PipelineRequest,
     ReadRequest,
+    RetrievePairsRequest,
     RetrieveRequest,
+    RewriteRequest,
     SearchRequest,
     WireContext,
 )
@@ -125,6 +129,48 @@ class SearcherClient:
         request = ReadRequest(WireContext.of(ctx), self.source, page)
         paragraphs: Sequence[Document] = await _call(ctx, Stage.SEARCH, self.handle.read, request)
         return paragraphs
+
+
+@dataclass(frozen=True)
+class AtomicQARetrieverClient:
+    """A QARetriever in another process: one handle call per level of a plan."""
+
+    handle: DeploymentHandle[Any]
+
+    async def retrieve_pairs(
+        self, ctx: RequestContext, queries: Sequence[str], *, limit: int
+    ) -> Sequence[Sequence[ScoredPair]]:
+        """Pairs for each query, best first."""
+        request = RetrievePairsRequest(WireContext.of(ctx), tuple(queries), limit)
+        pairs: Sequence[Sequence[ScoredPair]] = await _call(
+            ctx, Stage.RETRIEVE_PAIRS, self.handle.retrieve_pairs, request
+        )
+        return pairs
+
+
+@dataclass(frozen=True)
+class HopReaderClient:
+    """An AnswerExtractor and SubQuestionRewriter in another process."""
+
+    handle: DeploymentHandle[Any]
+
+    async def extract(
+        self, ctx: RequestContext, readings: Sequence[Reading]
+    ) -> Sequence[ExtractedAnswer | None]:
+        """One answer per reading, in order."""
+        request = ExtractRequest(WireContext.of(ctx), tuple(readings))
+        answers: Sequence[ExtractedAnswer | None] = await _call(
+            ctx, Stage.EXTRACT, self.handle.extract, request
+        )
+        return answers
+
+    async def rewrite(
+        self, ctx: RequestContext, rewritings: Sequence[Rewriting]
+    ) -> Sequence[str | None]:
+        """One text per rewriting, in order."""
+        request = RewriteRequest(WireContext.of(ctx), tuple(rewritings))
+        texts: Sequence[str | None] = await _call(ctx, Stage.REWRITE, self.handle.rewrite, request)
+        return texts
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
@@ -109,11 +110,11 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
         read_manifest,
     )
     from deployments.backends.model_folder import model_folder
+    from deployments.backends.reading.entities import SpacyEntities
 
-    def index() -> None:
-        uri = settings.retriever.index
-        manifest = read_manifest(uri, IndexKind.PASSAGES)
-        check_encoder(uri, manifest, EncoderFiles(settings.retriever.encoder))
+    def index(uri: str, kind: IndexKind, encoder: EncoderSettings) -> None:
+        manifest = read_manifest(uri, kind)
+        check_encoder(uri, manifest, EncoderFiles(encoder))
         open_table(uri, manifest)
 
     def snapshot(uri: str) -> None:
@@ -130,7 +131,8 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     encoder: EncoderSettings = settings.retriever.encoder
     generator = settings.generator
     yield _looked("encoder", lambda: model_folder(encoder.model, encoder.revision), encoder.model)
-    yield _looked("index", index, settings.retriever.index)
+    corpus = settings.retriever.index
+    yield _looked("index", lambda: index(corpus, IndexKind.PASSAGES, encoder), corpus)
     yield _looked("evaluator", evaluator, settings.evaluator.model)
     yield _looked("generator", chat_model, generator.model)
     uri = settings.searcher.snapshot
@@ -139,6 +141,15 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     pipeline = settings.searcher.entity_model
     if pipeline is not None:
         yield _looked("entity model", lambda: check_pipeline(pipeline), pipeline)
+    compact = settings.compact
+    if compact is not None:
+        base, reader = compact.knowledge_base, compact.reader
+        yield _looked("pairs", lambda: index(base.index, IndexKind.ATOMIC_QA, base.encoder), base.index)
+        for name, model in (("extractor", reader.extractor), ("rewriter", reader.rewriter)):
+            if model is not None:
+                yield _looked(name, partial(model_folder, model.model, model.revision), model.model)
+        if reader.extractor is None:
+            yield _looked("entities", lambda: SpacyEntities(reader.entities), reader.entities)
 
 
 def _looked(name: str, look: Callable[[], object], detail: str) -> Finding:

@@ -13,7 +13,7 @@ from deployments.api.app import create_api
 from deployments.api.services import Services
 from deployments.observability.gather import gather_metrics
 from deployments.observability.metrics import AnswerMetrics
-from deployments.readiness import Canary, probes
+from deployments.readiness import Canary, CompactStages, probes
 from deployments.settings import ApiSettings
 
 
@@ -28,10 +28,11 @@ class Ingress:
         searchers: Sequence[Searcher],
         searching: SearchingSettings,
         settings: ApiSettings,
+        compact: CompactStages | None = None,
     ) -> None:
         """Starts the canary that makes the application ready."""
         self._settings = settings
-        self._canary = Canary(probes(retriever, evaluator, searchers, pipelines))
+        self._canary = Canary(probes(retriever, evaluator, searchers, pipelines, compact))
         self._services = Services(
             pipelines=pipelines,
             evaluator=evaluator,

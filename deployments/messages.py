@@ -6,6 +6,7 @@ A deadline crosses as the seconds that remain; the receiver's first line makes i
 from dataclasses import dataclass
 from typing import Self
 
+from crag_core.compact.types import Reading, Rewriting
 from crag_core.context import Lane, RequestContext
 from crag_core.protocols import Ask
 from crag_core.queries.plan import Sought
@@ -74,6 +75,31 @@ class ReadRequest:
     context: WireContext
     source: DocumentSource
     page: Document
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievePairsRequest:
+    """To the knowledge base: the queries of one level of a plan."""
+
+    context: WireContext
+    queries: tuple[str, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractRequest:
+    """To the hop reader: the readings of one level."""
+
+    context: WireContext
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRequest:
+    """To the hop reader: the rewritings of one level."""
+
+    context: WireContext
+    rewritings: tuple[Rewriting, ...]
 
 
 @dataclass(frozen=True, slots=True)

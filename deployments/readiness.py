@@ -5,7 +5,10 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
+from crag_core.compact.protocols import AnswerExtractor, QARetriever
+from crag_core.compact.types import AtomicQA, Reading, ScoredPair
 from crag_core.context import RequestContext
 from crag_core.errors import CragError, SearchFailed
 from crag_core.protocols import Ask, Evaluator, Pipeline, Retriever, Searcher
@@ -21,6 +24,14 @@ _PROBE_TIMEOUT_S = 120.0
 _RETRY_S = 1.0
 
 Probe = Callable[[RequestContext], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class CompactStages:
+    """The stages that pipeline `compact` has beside those of every pipeline."""
+
+    pairs: QARetriever
+    reader: AnswerExtractor
 
 
 class Canary:
@@ -61,6 +72,7 @@ def probes(
     evaluator: Evaluator,
     searchers: Sequence[Searcher],
     pipelines: Mapping[PipelineName, Pipeline],
+    compact: CompactStages | None = None,
 ) -> dict[Stage, Probe]:
     """One probe per stage; the generator's goes through its graph, for one token."""
 
@@ -89,4 +101,18 @@ def probes(
         Stage.EVALUATE: evaluate,
         Stage.SEARCH: search,
         Stage.GENERATE: generate,
+        **(_compact_probes(compact) if compact is not None else {}),
     }
+
+
+def _compact_probes(compact: CompactStages) -> dict[Stage, Probe]:
+    """The probes of what pipeline `compact` alone has; one replica extracts and rewrites."""
+    known = ScoredPair(AtomicQA("canary", _QUESTION, "Paris", "canary"), 1.0)
+
+    async def retrieve_pairs(ctx: RequestContext) -> None:
+        await compact.pairs.retrieve_pairs(ctx, [_QUESTION], limit=1)
+
+    async def extract(ctx: RequestContext) -> None:
+        await compact.reader.extract(ctx, [Reading(_QUESTION, (known,))])
+
+    return {Stage.RETRIEVE_PAIRS: retrieve_pairs, Stage.EXTRACT: extract}

@@ -49,6 +49,12 @@ def model_folder(model: str, revision: str | None = None) -> Path:
         ) from error
 
 
+def local_folder(model: str) -> str:
+    """A model that is never fetched: the folder that its name is, or the name of its package."""
+    folder = Path(model).expanduser()
+    return str(folder) if folder.is_dir() else model
+
+
 def fingerprint(folder: Path) -> str:
     """SHA-256 over a model's config, tokenizer and weights: equal when the embeddings are.
 

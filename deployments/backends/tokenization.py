@@ -141,6 +141,13 @@ def padded(inputs: Sequence[Tokens], pad_id: int, device: torch.device) -> dict[
     }
 
 
+def padded_ids(inputs: Sequence[list[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids and attention mask, each [inputs, longest], on a device."""
+    ids = pad_sequence([torch.tensor(row) for row in inputs], batch_first=True, padding_value=pad_id)
+    mask = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in inputs], batch_first=True)
+    return ids.to(device), mask.to(device)
+
+
 def _leave_room(room: int, wanted: int, max_tokens: int) -> None:
     if room < min(wanted, _MIN_PASSAGE_TOKENS):
         raise InvalidQuestion(

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.inputs import TokensPrompt
-from vllm.sampling_params import RequestOutputKind
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
@@ -69,6 +69,13 @@ class VllmEngine:
                 max_tokens=min(sampling.max_new_tokens, room),
                 stop=list(sampling.stop),
                 seed=sampling.seed,
+                structured_outputs=StructuredOutputsParams(
+                    json=sampling.json_schema,
+                    # else a small model fills its completion with blanks
+                    disable_any_whitespace=True,
+                )
+                if sampling.json_schema
+                else None,
                 output_kind=RequestOutputKind.DELTA,
             ),
             # a client may send one request id twice; the engine needs them unique

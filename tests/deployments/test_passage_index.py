@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from crag_core.errors import RetrievalFailed, SettingsError
 from crag_core.types import Document, DocumentSource
 from deployments.backends.dense_encoder import DenseEncoder
+from deployments.backends.indexes.hybrid_search import reciprocal_rank_fusion
 from deployments.backends.indexes.index_builder import build_index
 from deployments.backends.indexes.lance_index import Encoder
-from deployments.backends.indexes.passage_index import PassageIndex, reciprocal_rank_fusion
+from deployments.backends.indexes.passage_index import PassageIndex
 from deployments.settings import EncoderSettings, Pooling
 from tests.deployments.index_files import FakeEncoder, passages, write_lines
 
@@ -132,7 +133,9 @@ async def test_vector_side_is_exact_for_lengths_that_differ(tmp_path: Path) -> N
     index = build(tmp_path, rows, encoder)
     vectors = encoder.encode([f"{row['title']}\n{row['text']}" for row in rows])
     for query in ("Which one?", "And then?", "Who?"):
-        found = [row["title"] for row in await index._by_vector(query, candidates=50)]
+        (vector,) = encoder.encode([query])
+        hits = index._search._by_vector(vector, 50, ["title"])
+        found = [row["title"] for row in hits]
         order = np.argsort(-(vectors @ encoder.encode([query])[0]))
         assert found == [rows[i]["title"] for i in order[:50]]
 

@@ -66,6 +66,33 @@ def test_the_baselines_answer_without_the_evaluator(client: httpx.Client, pipeli
     assert "Paris" in answer["answer"]
 
 
+def test_compact_answers_with_two_completions_and_traces_its_hops(client: httpx.Client) -> None:
+    body = {"question": "Where was the author of Dracula born?", "pipeline": "compact"}
+    reply = client.post("/v1/answer", json=body)
+    assert reply.status_code == 200, reply.text
+    answer = reply.json()
+    assert (answer["usage"]["llm_calls"], answer["usage"]["llm_attempts"]) == (2, 2)
+    assert answer["action"] is None
+    assert answer["answer"].strip()
+    hops = answer["trace"]["hops"]
+    assert hops and all(hop["asked"] for hop in hops)
+    cited = {citation["document_id"] for citation in answer["citations"]}
+    assert cited == {found["document_id"] for hop in hops for found in hop["found"]}
+    stages = {stage["stage"] for stage in answer["trace"]["stages"]}
+    assert {"decompose", "retrieve_pairs", "extract", "generate"} <= stages
+
+
+def test_compact_streams_its_synthesis(url: str) -> None:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused")
+    messages = [{"role": "user", "content": "Who is the author of Dracula?"}]
+    chunks = list(
+        client.chat.completions.create(model="compact", messages=messages, stream=True)  # type: ignore[call-overload]
+    )
+    pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+    assert len([piece for piece in pieces if piece]) > 1
+    assert chunks[-1].model_extra["crag"]["usage"]["llm_calls"] == 2
+
+
 def test_a_citation_points_at_its_place_in_the_callers_document(client: httpx.Client) -> None:
     text = "Kale is green. 🍕 Henry Feilden was an English Conservative Party politician. He died."
     body = {
@@ -145,7 +172,6 @@ def test_equal_questions_get_equal_answers(client: httpx.Client) -> None:
         ({"question": "龘" * 4_000, "pipeline": "no_retrieval"}, 400, "prompt_too_long"),
         ({"question": "q", "qestion": 1}, 400, "unsupported_field"),
         ({"question": "q", "timeout_s": 0}, 422, "invalid_timeout"),
-        ({"question": "q", "pipeline": "compact"}, 404, "pipeline_not_configured"),
         (
             {"question": "q", "options": {"thresholds": {"upper": -1, "lower": 1}}},
             422,

@@ -83,6 +83,28 @@ class SnapshotRow(Row):
         }
 
 
+class AtomicQARow(Row):
+    """An atomic pair; `text` is the passage that it was read from."""
+
+    question: NotBlank
+    answer: NotBlank
+    passage_id: NotBlank
+
+    def columns(self, template: str) -> Columns:
+        digest = hashlib.sha256(f"{self.question}\0{self.answer}".encode())
+        searched = nfc(template.format(question=self.question, answer=self.answer))
+        return {
+            "id": f"{self.passage_id}#{digest.hexdigest()[:12]}",
+            "title": self.title,
+            "text": self.text,
+            "url": self.url,
+            "question": self.question,
+            "answer": self.answer,
+            "passage_id": self.passage_id,
+            SEARCHED: searched,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class RowSchema:
     """What an index of one kind is made of: its rows, its columns, and those searched as text."""
@@ -104,6 +126,13 @@ SNAPSHOT = RowSchema(
         [*_SHARED, ("revision", pa.string()), ("disambiguation", pa.bool_()), (NAMES, pa.string())]
     ),
     full_text=(NAMES, SEARCHED),
+)
+
+ATOMIC_QA = RowSchema(
+    IndexKind.ATOMIC_QA,
+    AtomicQARow,
+    pa.schema([*_SHARED, *((name, pa.string()) for name in ("question", "answer", "passage_id"))]),
+    text_template="{question}\n{answer}",
 )
 
 

@@ -37,11 +37,13 @@ class IndexKind(StrEnum):
 
     PASSAGES = "passages"
     SNAPSHOT = "snapshot"
+    ATOMIC_QA = "atomic_qa"
 
 
 _BUILD_COMMANDS = {
     IndexKind.PASSAGES: "crag index build",
     IndexKind.SNAPSHOT: "crag snapshot build",
+    IndexKind.ATOMIC_QA: "crag compact build",
 }
 
 

@@ -1,0 +1,1 @@
+"""CompactRAG measured: coverage of its retrieval, robustness of its parsers, its baselines."""

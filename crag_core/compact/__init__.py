@@ -1,0 +1,1 @@
+"""CompactRAG: multi-hop answers with two completions, from atomic question-answer pairs."""

@@ -1,0 +1,1 @@
+"""Knowledge bases of atomic pairs: read from a corpus or imported, judged, and written down."""
