@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from io import StringIO
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -14,7 +15,7 @@ from benchmarks.load.outcomes import Outcome, Record
 from benchmarks.load.report import Report
 from benchmarks.load.summary import Bin, Summary
 
-_STYLE = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "axes.grid": True,
+_STYLE: Any = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "axes.grid": True,
           "grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
 _MAX_POINTS = 2_000
 
