@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from crag_core.errors import SettingsError
-from deployments.backends.knowledge.base_builder import BuildProgress, BuildReport
-from deployments.backends.knowledge.pair_file import PAIRS, PairCounts
 from deployments.settings import GeneratorSettings
 from deployments.terminal import err, out, shown
+
+if TYPE_CHECKING:  # LanceDB behind them must not be loaded in a process that forks, as `crag serve` does
+    from deployments.backends.knowledge.base_builder import BuildProgress, BuildReport
+    from deployments.backends.knowledge.pair_file import PairCounts
 
 compact = typer.Typer(no_args_is_help=True, help="Knowledge bases of atomic pairs, for `compact`.")
 
@@ -118,8 +120,8 @@ def _read(
     entities: str,
     engines: int,
     gpus: float,
-    show: Callable[[BuildProgress], None],
-) -> BuildReport:
+    show: Callable[["BuildProgress"], None],
+) -> "BuildReport":
     from deployments.backends.knowledge.base_builder import build_pairs, read_locally
 
     made_by = f"{settings.model}, prompt 1"
@@ -133,7 +135,7 @@ def _read(
     from deployments.backends.reading.entities import SpacyEntities
     from deployments.backends.vllm_engine import VllmEngine
 
-    async def run() -> BuildReport:
+    async def run() -> "BuildReport":
         engine = VllmEngine(settings)
         try:
             reader = PassageReader(engine, SpacyEntities(entities))
@@ -148,6 +150,7 @@ def _index(folder: Path, encoder: str, *, replace: bool) -> int:
     from deployments.backends.dense_encoder import DenseEncoder
     from deployments.backends.indexes.index_builder import build_index
     from deployments.backends.indexes.index_rows import ATOMIC_QA
+    from deployments.backends.knowledge.pair_file import PAIRS
     from deployments.build_terminal import build_bar
     from deployments.settings import EncoderSettings
 
@@ -158,7 +161,7 @@ def _index(folder: Path, encoder: str, *, replace: bool) -> int:
     return report.manifest.rows
 
 
-def _counted(counts: PairCounts) -> dict[str, Any]:
+def _counted(counts: "PairCounts") -> dict[str, Any]:
     return {**asdict(counts), "rejected": {str(flaw): n for flaw, n in counts.rejected.items()}}
 
 
@@ -195,13 +198,13 @@ def _output_kept_clean() -> Iterator[None]:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[BuildProgress], None]]:
+def _bar() -> Iterator[Callable[["BuildProgress"], None]]:
     """Passages read, failures, tokens, and the pace."""
     columns = (SpinnerColumn(), TextColumn("reading"), BarColumn(), TextColumn("{task.fields[told]}"))
     with Progress(*columns, TimeElapsedColumn(), console=err) as bar:
         task = bar.add_task("reading", total=None, told="")
 
-        def show(progress: BuildProgress) -> None:
+        def show(progress: "BuildProgress") -> None:
             tokens = progress.prompt_tokens + progress.completion_tokens
             told = (
                 f"{progress.done:,} of {progress.passages:,} passages, {progress.failed:,} failed, "

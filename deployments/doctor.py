@@ -101,7 +101,6 @@ def planned(plan: Callable[[], Iterable[Finding]]) -> list[Finding]:
 def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     # imported here: the doctor must also run where torch is what is missing
     from deployments.backends.encoder_files import EncoderFiles
-    from deployments.backends.entity_finder import check_pipeline
     from deployments.backends.evaluators.evaluator_manifest import load_manifest
     from deployments.backends.indexes.lance_index import (
         IndexKind,
@@ -140,7 +139,7 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
         yield _looked("snapshot", lambda: snapshot(uri), uri)
     pipeline = settings.searcher.entity_model
     if pipeline is not None:
-        yield _looked("entity model", lambda: check_pipeline(pipeline), pipeline)
+        yield _looked("entity model", lambda: SpacyEntities(pipeline), pipeline)
     compact = settings.compact
     if compact is not None:
         base, reader = compact.knowledge_base, compact.reader

