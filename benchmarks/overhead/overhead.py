@@ -7,28 +7,20 @@ the clock.
 
 import asyncio
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Annotated
 
 import aiohttp
-import httpx
-import psutil
 import typer
-import yaml
 from rich.console import Console
 
 from benchmarks.report import table
+from benchmarks.served_application import read_config, served
+from benchmarks.server_process import ServerProcess
 from crag_core.metrics import percentile
 
 DEFAULT = "Ray's defaults"
@@ -41,8 +33,6 @@ MODES: Mapping[str, Mapping[str, str]] = {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
     },
 }
-_STARTS_WITHIN_S = 180.0
-_HAPROXY_PORTS = ("RAY_SERVE_HAPROXY_METRICS_PORT", "RAY_SERVE_HAPROXY_STATS_PORT")
 _BODY = {"question": "When was the lighthouse of the northern coast built?", "trace": False}
 
 
@@ -73,47 +63,16 @@ def overhead(
 ) -> None:
     """Measure the CPU time that ingress, graph and five stages cost a question, by Ray's modes."""
     err = Console(stderr=True)
+    content = read_config(config)
+    content["applications"][0]["import_path"] = "benchmarks.overhead.instant_app:build_app"
     rounds = []
     for _ in range(repeats):
         for mode in [only] if only else MODES:
             err.print(f"{mode}: starting")
-            with served(config, MODES[mode]) as (url, server):
-                rounds.append(asyncio.run(_measured(mode, url, server, questions, concurrency)))
+            with served(content, MODES[mode]) as server:
+                rounds.append(asyncio.run(_measured(mode, server, questions, concurrency)))
             err.print(f"{mode}: {rounds[-1].cpu_ms_per_question:.2f} CPU-ms per question")
     print(json.dumps([asdict(r) for r in rounds], indent=1) if as_json else markdown(rounds))
-
-
-@contextmanager
-def served(config: Path, env: Mapping[str, str]) -> Iterator[tuple[str, psutil.Process]]:
-    """The application of `config` with instant leaves, on loopback, until the block ends."""
-    content = yaml.safe_load(config.read_text("utf-8"))
-    content["applications"][0]["import_path"] = "benchmarks.overhead.instant_app:build_app"
-    content["http_options"] |= {"host": "127.0.0.1", "port": _free_port()}
-    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        file = Path(folder) / "instant.yaml"
-        file.write_text(yaml.safe_dump(content), "utf-8")
-        own = {
-            "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{folder}/haproxy.cfg",
-            "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{folder}/admin.sock",
-            "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": folder,
-            "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{folder}/server-state",
-            **{port: str(_free_port()) for port in _HAPROXY_PORTS},
-        }
-        with (Path(folder) / "log.txt").open("w+") as log:
-            server = subprocess.Popen(
-                [sys.executable, "-m", "deployments.cli", "serve", str(file)],
-                env={**os.environ, **own, **env},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            url = f"http://127.0.0.1:{content['http_options']['port']}"
-            try:
-                _wait_until_ready(url, server, log.name)
-                yield url, psutil.Process(server.pid)
-            finally:
-                server.send_signal(signal.SIGINT)
-                server.wait(60)
 
 
 def markdown(rounds: list[Round]) -> str:
@@ -154,18 +113,16 @@ def _of(measured: Round, name: str) -> float:
     return measured.cpu_ms_by_process.get(name, 0.0)
 
 
-async def _measured(
-    mode: str, url: str, server: psutil.Process, questions: int, concurrency: int
-) -> Round:
+async def _measured(mode: str, server: ServerProcess, questions: int, concurrency: int) -> Round:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
-        await _ask(session, url, questions // 4, concurrency)
-        before = _cpu_s(server)
+        await _ask(session, server.url, questions // 4, concurrency)
+        before = server.cpu_s_by_process()
         await asyncio.sleep(3)
-        idle = _cpu_s(server)
+        idle = server.cpu_s_by_process()
         started = time.perf_counter()
-        latencies_ms = await _ask(session, url, questions, concurrency)
+        latencies_ms = await _ask(session, server.url, questions, concurrency)
         seconds = time.perf_counter() - started
-        after = _cpu_s(server)
+        after = server.cpu_s_by_process()
     by_process: dict[str, float] = {}
     for (_, name), cpu_s in after.items():
         spent_s = cpu_s - idle.get((_, name), 0.0)
@@ -200,46 +157,3 @@ async def _ask(
 
     await asyncio.gather(*(one_after_another() for _ in range(concurrency)))
     return latencies_ms
-
-
-def _cpu_s(server: psutil.Process) -> dict[tuple[int, str], float]:
-    """CPU seconds of the server and everything it started, by process."""
-    spent: dict[tuple[int, str], float] = {}
-    for process in [server, *server.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-            spent[process.pid, _name(process)] = times.user + times.system
-        except psutil.Error:
-            continue
-    return spent
-
-
-def _name(process: psutil.Process) -> str:
-    """What a process is: a replica by its class, anything else by its program."""
-    title = " ".join(process.cmdline()[:1]) or process.name()
-    if title.startswith("ray::"):
-        words = title.removeprefix("ray::").split(":")
-        return words[-1].split("#")[0] if words else title
-    return process.name()
-
-
-def _wait_until_ready(url: str, server: "subprocess.Popen[bytes]", log: str) -> None:
-    give_up = time.monotonic() + _STARTS_WITHIN_S
-    while not _is_ready(url):
-        if server.poll() is not None or time.monotonic() > give_up:
-            raise RuntimeError(f"the server did not start:\n{Path(log).read_text('utf-8')}")
-        time.sleep(0.5)
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", timeout=5).is_success
-    except httpx.TransportError:
-        return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -77,6 +77,6 @@ def test_only_starters_touch_the_environment() -> None:
     starters = {
         "deployments/app.py",
         "deployments/local.py",
-        "benchmarks/overhead/overhead.py",  # Ray reads its serving modes there
+        "benchmarks/server_process.py",  # Ray reads its serving modes there
     }
     assert files_with(r"os\.environ|getenv") <= starters
