@@ -35,6 +35,9 @@ from deployments.settings import AppSettings
 MEDIAWIKI_TOKEN = "CRAG_MEDIAWIKI_TOKEN"
 """The environment variable with the operator's OAuth token for the wiki; it may be absent."""
 
+API_KEYS = "CRAG_API_KEYS"
+"""The environment variable with API keys, in the lines of a keys file; it may be absent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
@@ -63,7 +66,7 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
     evaluator = EvaluatorClient(_bound(leaves.evaluator, settings.evaluator))
     mediawiki = settings.searcher.mediawiki
     budget = mediawiki and SearchBudgetClient(SearchBudgetActor, mediawiki)
-    searcher = _bound(leaves.searcher, settings.searcher, budget, _secret(MEDIAWIKI_TOKEN))
+    searcher = _bound(leaves.searcher, settings.searcher, budget, secret(MEDIAWIKI_TOKEN))
     searchers = [SearcherClient(searcher, source) for source in settings.searcher.sources]
     generator = GeneratorClient(_bound(leaves.generator, settings.generator, evaluator))
     graph = _bound(
@@ -95,6 +98,7 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
         settings.crag.searching,
         settings.api,
         compact,
+        secret(API_KEYS),
     )
     return application
 
@@ -114,7 +118,7 @@ def _bound(replica: type, *arguments: Any) -> Any:
     return serve.deployment(name=replica.__name__)(replica).bind(*arguments)
 
 
-def _secret(name: str) -> SecretStr | None:
+def secret(name: str) -> SecretStr | None:
     """A secret of the environment, in a wrapper that shows it to no log."""
     value = os.environ.get(name)
     return SecretStr(value) if value else None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import httpx
 import typer
@@ -18,8 +18,19 @@ from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
 from deployments.compact_commands import compact
+from deployments.key_commands import key
 from deployments.settings import PageText, Pooling
-from deployments.terminal import err, out, print_answer, print_findings, print_search, shown
+from deployments.terminal import (
+    JsonFlag,
+    err,
+    fail,
+    out,
+    print_answer,
+    print_findings,
+    print_search,
+    sentences_for_errors,
+    shown,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,11 +45,14 @@ app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
 app.add_typer(compact, name="compact")
+app.add_typer(key, name="key")
 app.command()(quality)
 app.command()(load)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+KeyOption = Annotated[
+    str | None, typer.Option(envvar="CRAG_API_KEY", help="The server's API key.", show_envvar=True)
+]
 Files = Annotated[
     list[Path], typer.Argument(help="JSON lines; .gz or .bz2.", exists=True, dir_okay=False)
 ]
@@ -61,7 +75,7 @@ def serve(
     # SIGTERM ends as Ctrl-C does, also where a shell's background has Ctrl-C ignored: all is stopped
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
-    with _sentences_for_errors():
+    with sentences_for_errors():
         from deployments import doctor, local
 
         loaded = local.load_config(config, port)
@@ -90,11 +104,12 @@ def ask(
     url: Annotated[str, typer.Option(help="Where the server is.")] = DEFAULT_URL,
     pipeline: Annotated[PipelineName, typer.Option(help="Which pipeline answers.")] = PipelineName.CRAG,
     timeout_s: Annotated[float, typer.Option(help="Seconds to wait.", min=0.1)] = 60.0,
+    api_key: KeyOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask a running server."""
     body = {"question": question, "pipeline": pipeline, "timeout_s": timeout_s}
-    answer = _post(url.rstrip("/"), "/v1/answer", body, timeout_s + 5)
+    answer = _post(url.rstrip("/"), "/v1/answer", body, timeout_s + 5, api_key)
     if as_json:
         out.print_json(data=answer)
     else:
@@ -110,11 +125,12 @@ def search(
     ] = False,
     limit: Annotated[int, typer.Option(help="Pages at most.", min=1, max=20)] = 5,
     timeout_s: Annotated[float, typer.Option(help="Seconds to wait.", min=0.1)] = 30.0,
+    api_key: KeyOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show which pages a running server finds for a question, and how."""
     body = {"query" if is_query else "question": text, "limit": limit}
-    found = _post(url.rstrip("/"), "/v1/search", body, timeout_s)
+    found = _post(url.rstrip("/"), "/v1/search", body, timeout_s, api_key)
     if as_json:
         out.print_json(data=found)
     else:
@@ -134,7 +150,7 @@ def index_build(
     as_json: JsonFlag = False,
 ) -> None:
     """Build a passage index from JSON lines with `title` and `text`; resumes after an interruption."""
-    with _sentences_for_errors(), _meanwhile("loading the encoder"):
+    with sentences_for_errors(), _meanwhile("loading the encoder"):
         from deployments.backends.dense_encoder import DenseEncoder
         from deployments.backends.indexes.index_rows import PASSAGES
         from deployments.settings import EncoderSettings
@@ -156,7 +172,7 @@ def index_info(
     uri: Annotated[str, typer.Argument(help="Folder or object-store URI of an index.")],
 ) -> None:
     """Print an index's manifest."""
-    with _sentences_for_errors():
+    with sentences_for_errors():
         from deployments.backends.indexes.lance_index import IndexKind, open_table, read_manifest
 
         manifest = read_manifest(uri, IndexKind.PASSAGES)
@@ -178,7 +194,7 @@ def snapshot_build(
 
     Or from JSON lines with `title`, `text`, `revision`, `redirects` and `disambiguation`.
     """
-    with _sentences_for_errors():
+    with sentences_for_errors():
         from deployments.backends.indexes.index_rows import SNAPSHOT
     _build(files, out_folder, as_json, encoder=None, schema=SNAPSHOT, replace=replace, page_text=text)
 
@@ -192,7 +208,7 @@ def evaluator_epsilon(
     write: Annotated[bool, typer.Option(help="Write it into the folder's manifest.")] = False,
 ) -> None:
     """Measure how far bfloat16 moves a checkpoint's scores: `epsilon` of its manifest."""
-    with _sentences_for_errors(), _meanwhile(f"scoring {pairs} pairs twice"):
+    with sentences_for_errors(), _meanwhile(f"scoring {pairs} pairs twice"):
         from benchmarks.engine.real_pairs import real_questions
         from deployments.backends.evaluators.evaluator_manifest import load_manifest, write_manifest
         from deployments.backends.t5.t5_epsilon import measured_epsilon
@@ -216,7 +232,7 @@ def doctor(
     as_json: JsonFlag = False,
 ) -> None:
     """Say what is installed, what is missing, and what to do; exit 1 when something is missing."""
-    with _sentences_for_errors():
+    with sentences_for_errors():
         from deployments import doctor as checks
         from deployments import local
 
@@ -238,20 +254,23 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _post(url: str, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+def _post(
+    url: str, path: str, body: Mapping[str, Any], timeout_s: float, api_key: str | None
+) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        response = httpx.post(f"{url}{path}", json=body, timeout=timeout_s)
+        response = httpx.post(f"{url}{path}", json=body, timeout=timeout_s, headers=headers)
     except httpx.ConnectError:
-        _fail(f"no server answers at {url}: start one with `crag serve configs/embedded.yaml`")
+        fail(f"no server answers at {url}: start one with `crag serve configs/embedded.yaml`")
     except httpx.HTTPError as error:
-        _fail(f"the request to {url} failed: {error}")
+        fail(f"the request to {url} failed: {error}")
     try:
         reply: dict[str, Any] = response.json()
         refusal = reply.get("error")
     except (ValueError, AttributeError):
-        _fail(f"{url} answered HTTP {response.status_code}, and not as this server does")
+        fail(f"{url} answered HTTP {response.status_code}, and not as this server does")
     if refusal is not None:
-        _fail(f"{response.status_code} {refusal['code']}: {refusal['message']}")
+        fail(f"{response.status_code} {refusal['code']}: {refusal['message']}")
     return reply
 
 
@@ -259,7 +278,7 @@ def _build(files: list[Path], folder: Path, as_json: bool, **how: Any) -> None:
     from deployments.backends.indexes.index_builder import build_index
     from deployments.build_terminal import build_bar, print_build
 
-    with _sentences_for_errors(), build_bar() as show:
+    with sentences_for_errors(), build_bar() as show:
         report = build_index(files, folder, progress=show, **how)
     print_build(folder, report, as_json)
 
@@ -303,23 +322,6 @@ def _meanwhile(what: str) -> Iterator[None]:
     """Says what takes its time."""
     with err.status(what):
         yield
-
-
-@contextmanager
-def _sentences_for_errors() -> Iterator[None]:
-    """Errors in what was asked for are told in their own sentence, bugs keep their traceback."""
-    try:
-        yield
-    except SettingsError as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        raise typer.Exit(130) from None
-
-
-def _fail(message: str) -> NoReturn:
-    err.print(f"[red]error:[/] {shown(message)}", highlight=False)
-    raise typer.Exit(2)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from crag_core.errors import SettingsError
 from deployments.settings import GeneratorSettings
-from deployments.terminal import err, out, shown
+from deployments.terminal import JsonFlag, err, out, sentences_for_errors, shown
 
 if TYPE_CHECKING:  # LanceDB behind them must not be loaded in a process that forks, as `crag serve` does
     from deployments.backends.knowledge.base_builder import BuildProgress, BuildReport
@@ -25,9 +24,9 @@ compact = typer.Typer(no_args_is_help=True, help="Knowledge bases of atomic pair
 
 Folder = Annotated[Path, typer.Option("--out", help="Folder of the base.")]
 EncoderOption = Annotated[str, typer.Option(help="Folder or hub name of the encoder.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ReplaceFlag = Annotated[bool, typer.Option("--replace", help="Replace a finished index of other pairs.")]
 _REPORTED_FAILURES = 10
+_RESUMES = "interrupted: the same command goes on where this one stopped"
 
 
 @compact.command("import")
@@ -49,7 +48,7 @@ def import_(
     as_json: JsonFlag = False,
 ) -> None:
     """Import published atomic pairs: judge and repair each, then index them."""
-    with _sentences_for_errors():
+    with sentences_for_errors(_RESUMES):
         from deployments.backends.knowledge.pair_file import import_pairs
 
         counts = import_pairs(
@@ -82,7 +81,7 @@ def build(
     as_json: JsonFlag = False,
 ) -> None:
     """Build a base from a corpus: read each passage with a chat model; resumes where it stopped."""
-    with _sentences_for_errors():
+    with sentences_for_errors(_RESUMES):
         settings = GeneratorSettings.model_validate(
             {
                 "model": generator,
@@ -213,16 +212,3 @@ def _bar() -> Iterator[Callable[["BuildProgress"], None]]:
             bar.update(task, total=progress.passages, completed=progress.done, told=told)
 
         yield show
-
-
-@contextmanager
-def _sentences_for_errors() -> Iterator[None]:
-    """Errors in what was asked for are told in their own sentence; what is done so far is kept."""
-    try:
-        yield
-    except SettingsError as error:
-        err.print(f"[red]error:[/] {shown(str(error))}", highlight=False)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        err.print("interrupted: the same command goes on where this one stopped")
-        raise typer.Exit(130) from None

@@ -15,8 +15,11 @@ import psutil
 from ray.serve.schema import ServeDeploySchema
 
 from crag_core.errors import SettingsError
+from deployments.api.access import access_for
+from deployments.api.keys import Keys
 from deployments.local import app_settings, refuse_port_in_use
-from deployments.settings import AppSettings, EncoderSettings
+from deployments.serve_state import is_loopback
+from deployments.settings import AccessSettings, AppSettings, EncoderSettings
 
 _PACKAGES = {
     "crag-serve": "",
@@ -77,6 +80,7 @@ def examine_application(config: ServeDeploySchema) -> Iterator[Finding]:
         yield Finding("settings", False, str(error), "correct the config")
         return
     yield Finding("settings", True, "valid")
+    yield _looked("access", lambda: _check_access(settings.api.access, http.host), "as configured")
     yield from _examine_models(settings)
 
 
@@ -149,6 +153,13 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
                 yield _looked(name, partial(model_folder, model.model, model.revision), model.model)
         if reader.extractor is None:
             yield _looked("entities", lambda: SpacyEntities(reader.entities), reader.entities)
+
+
+def _check_access(access: AccessSettings, host: str | None) -> None:
+    from deployments.app import API_KEYS, secret
+
+    keys = Keys(secret(API_KEYS), access.keys_file)
+    access_for(access, keys, is_outside=not is_loopback(host))
 
 
 def _looked(name: str, look: Callable[[], object], detail: str) -> Finding:

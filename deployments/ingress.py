@@ -4,16 +4,21 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from crag_core.protocols import Evaluator, Pipeline, Retriever, Searcher
 from crag_core.searching import KnowledgeSearch
 from crag_core.settings import SearchingSettings
 from crag_core.types import PipelineName
+from deployments.api.access import access_for
 from deployments.api.app import create_api
+from deployments.api.keys import Keys
 from deployments.api.services import Services
 from deployments.observability.gather import gather_metrics
 from deployments.observability.metrics import AnswerMetrics
+from deployments.observability.redaction import redact_logs
 from deployments.readiness import Canary, CompactStages, probes
+from deployments.serve_state import listens_outside_loopback
 from deployments.settings import ApiSettings
 
 
@@ -29,9 +34,12 @@ class Ingress:
         searching: SearchingSettings,
         settings: ApiSettings,
         compact: CompactStages | None = None,
+        given_keys: SecretStr | None = None,
     ) -> None:
-        """Starts the canary that makes the application ready."""
+        """Reads the API keys; raises SettingsError when one is needed and there is none."""
+        redact_logs()
         self._settings = settings
+        self._keys = Keys(given_keys, settings.access.keys_file)
         self._canary = Canary(probes(retriever, evaluator, searchers, pipelines, compact))
         self._services = Services(
             pipelines=pipelines,
@@ -40,9 +48,13 @@ class Ingress:
             readiness=self._canary,
             metrics=gather_metrics,
             observer=AnswerMetrics(),
+            access=access_for(settings.access, self._keys, is_outside=listens_outside_loopback()),
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:  # Serve calls it by this name
         # kept: the event loop holds tasks only weakly
-        self._probing = asyncio.ensure_future(self._canary.run())
+        self._running = [
+            asyncio.ensure_future(self._canary.run()),
+            asyncio.ensure_future(self._keys.watch()),
+        ]
         return create_api(self._services, self._settings)

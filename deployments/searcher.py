@@ -13,6 +13,7 @@ from crag_core.queries.reproduction import reproduction_plan
 from crag_core.types import Document, DocumentSource
 from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.messages import ReadRequest, SearchRequest
+from deployments.observability.redaction import redact_logs
 from deployments.settings import SearcherSettings, SearchMode
 
 
@@ -36,6 +37,7 @@ class Searcher:
         from deployments.backends.wikipedia.mediawiki import MediaWiki
         from deployments.backends.wikipedia.search import WikiSearch, wiki_search
 
+        redact_logs()
         self._mode = settings.mode
         self._finder = settings.entity_model and SpacyEntityFinder.load(settings.entity_model)
         self._wiki: WikiSearch | None = None

@@ -346,6 +346,20 @@ class SearcherSettings(Settings):
         return tuple(source for source, backend in configured.items() if backend is not None)
 
 
+class AccessSettings(Settings):
+    """Who may ask, and from which pages."""
+
+    required: bool | None = Field(
+        None, description="Whether a request needs an API key; null means: outside loopback."
+    )
+    keys_file: str | None = Field(
+        None, description="File of API keys (`crag key add`), read again when it changes."
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description="Origins whose pages may ask from a browser; none by default."
+    )
+
+
 class ApiSettings(Settings):
     """Limits of the HTTP API."""
 
@@ -359,9 +373,11 @@ class ApiSettings(Settings):
         10_000, ge=1, le=10_000, description="Documents of one rerank request."
     )
     max_body_bytes: int = Field(8_000_000, ge=1_000, description="Bytes of a request's body.")
+    max_body_s: float = Field(30.0, gt=0, description="Seconds in which a body must have arrived.")
     default_timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none.")
     max_timeout_s: float = Field(300.0, gt=0, description="Longest deadline a client may ask for.")
     default_pipeline: PipelineName = Field(PipelineName.CRAG, description="Used when none is named.")
+    access: AccessSettings = Field(default_factory=AccessSettings, description="Who may ask.")
 
 
 class AppSettings(Settings):

@@ -1,13 +1,18 @@
 """What the commands print: answers and findings as a person reads them."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from crag_core.errors import SettingsError
 from deployments.doctor import Finding
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -16,6 +21,24 @@ err = Console(stderr=True, highlight=False)
 def shown(text: str) -> str:
     """Text of others, safe to print: no markup of ours, no control sequences of the terminal's."""
     return escape("".join(char if char.isprintable() or char == "\n" else " " for char in text))
+
+
+def fail(message: str) -> NoReturn:
+    """End the command with a sentence."""
+    err.print(f"[red]error:[/] {shown(message)}", highlight=False)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def sentences_for_errors(interrupted: str = "interrupted") -> Iterator[None]:
+    """Errors in what was asked for are told in their own sentence, bugs keep their traceback."""
+    try:
+        yield
+    except SettingsError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        err.print(interrupted)
+        raise typer.Exit(130) from None
 
 
 def print_findings(findings: Iterable[Finding]) -> None:

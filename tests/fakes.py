@@ -36,10 +36,12 @@ class FakeRetriever:
 
     documents: Sequence[Document] = ()
     error: Exception | None = None
+    delay_s: float = 0.0
     queries: list[str] = field(default_factory=list)
 
     async def retrieve(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
         self.queries.append(query)
+        await asyncio.sleep(self.delay_s)
         if self.error:
             raise self.error
         return self.documents[:limit]

@@ -1,11 +1,15 @@
 """The HTTP API, put together."""
 
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Security
 from fastapi.middleware import Middleware
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.security import HTTPBearer
 
 from deployments.api import errors, routes
+from deployments.api.access import CheckKey
 from deployments.api.answering import Answering
 from deployments.api.health import health_routes
 from deployments.api.limits import RequestLimits
@@ -13,9 +17,13 @@ from deployments.api.native import native_routes
 from deployments.api.observing import ObserveAnswers
 from deployments.api.openai import openai_routes
 from deployments.api.rerank import rerank_routes
+from deployments.api.safe_headers import SafeHeaders
 from deployments.api.search import search_routes
 from deployments.api.services import Services
 from deployments.settings import ApiSettings
+
+_KEY = Security(HTTPBearer(auto_error=False, description="An API key, where the server asks for one."))
+"""Says so in the OpenAPI document; `CheckKey` does the checking."""
 
 __all__ = ["Services", "create_api"]
 
@@ -36,17 +44,25 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         middleware=[  # the outermost first
-            Middleware(RequestLimits, max_body_bytes=settings.max_body_bytes),
+            *_cors(settings.access.cors_origins),
+            Middleware(SafeHeaders),
+            Middleware(
+                RequestLimits, max_body_bytes=settings.max_body_bytes, max_body_s=settings.max_body_s
+            ),
             Middleware(ObserveAnswers, observer=services.observer),
             Middleware(errors.AnswerBugs),
+            Middleware(CheckKey, access=services.access),
         ],
     )
     errors.install(api)
     answering = Answering(services.pipelines, settings)
-    api.include_router(native_routes(answering))
-    api.include_router(openai_routes(answering))
-    api.include_router(rerank_routes(services.evaluator, settings))
-    api.include_router(search_routes(services.search, settings))
+    for router in (
+        native_routes(answering),
+        openai_routes(answering),
+        rerank_routes(services.evaluator, settings),
+        search_routes(services.search, settings),
+    ):
+        api.include_router(router, dependencies=[_KEY])
     api.include_router(health_routes(services.readiness, services.metrics))
 
     @api.get(routes.ROOT, tags=["operations"], summary="What is this?")
@@ -67,6 +83,21 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
         }
 
     return api
+
+
+def _cors(origins: Sequence[str]) -> list[Middleware]:
+    """What lets pages of these origins ask from a browser; without any, nothing does."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-request-id", "x-crag-timeout-s"],
+            expose_headers=["x-request-id", "retry-after"],
+        )
+    ]
 
 
 def _version() -> str:

@@ -67,12 +67,18 @@ _CODE_OF_FIELD = {
     "timeout_s": errors.InvalidTimeout.code,
     "x-crag-timeout-s": errors.InvalidTimeout.code,
 }
+_UNAUTHORIZED = "unauthorized"
+_FORBIDDEN = "forbidden"
+_BODY_TOO_SLOW = "body_too_slow"
 _BODY_TOO_LARGE = "body_too_large"
 _UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
 _CODE_OF_STATUS = {
     HTTPStatus.BAD_REQUEST: MALFORMED_JSON,
+    HTTPStatus.UNAUTHORIZED: _UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN: _FORBIDDEN,
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
+    HTTPStatus.REQUEST_TIMEOUT: _BODY_TOO_SLOW,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _BODY_TOO_LARGE,
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: _UNSUPPORTED_MEDIA_TYPE,
 }
@@ -80,6 +86,11 @@ _MESSAGE_OF_STATUS = {
     HTTPStatus.BAD_REQUEST: "the body is not JSON in UTF-8",
     HTTPStatus.NOT_FOUND: "there is no such route: GET / names them",
     HTTPStatus.METHOD_NOT_ALLOWED: "this route takes another method",
+}
+_OPENAI_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
 
 _SHOWN_CHARACTERS = 300
@@ -106,9 +117,8 @@ class Failure:
         return {"error": {**error, "type": self._openai_type(), "param": error.get("field")}}
 
     def _openai_type(self) -> str:
-        if self.status is HTTPStatus.TOO_MANY_REQUESTS:
-            return "rate_limit_error"
-        return "server_error" if _is_server_error(self.status) else "invalid_request_error"
+        fallback = "server_error" if _is_server_error(self.status) else "invalid_request_error"
+        return _OPENAI_TYPES.get(self.status, fallback)
 
 
 def status_of(kind: type[errors.CragError]) -> HTTPStatus:
@@ -131,10 +141,34 @@ def body_too_large(max_body_bytes: int) -> HTTPException:
 
 
 def unsupported_media_type() -> HTTPException:
-    """A body that does not say it is JSON."""
+    """A body that does not say it is JSON, or is compressed: nobody knows how large it would become."""
     return HTTPException(
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must have the content type application/json"
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        "the body must have the content type application/json, and no content encoding",
     )
+
+
+def body_too_slow(max_body_s: float) -> HTTPException:
+    """A body that does not arrive; what has not come yet would be read as the next request."""
+    return HTTPException(
+        HTTPStatus.REQUEST_TIMEOUT,
+        f"the body did not arrive within {max_body_s:g} s",
+        {"Connection": "close"},
+    )
+
+
+def unauthorized() -> HTTPException:
+    """A request without a key that is known."""
+    return HTTPException(
+        HTTPStatus.UNAUTHORIZED,
+        "this needs a key: send the header `Authorization: Bearer KEY` with one of this server's",
+        {"WWW-Authenticate": "Bearer"},
+    )
+
+
+def forbidden(reason: str) -> HTTPException:
+    """A key that does not open this route."""
+    return HTTPException(HTTPStatus.FORBIDDEN, reason)
 
 
 def failed(request: Request, error: Exception) -> Failure:
@@ -165,6 +199,9 @@ def documented(*kinds: type[errors.CragError]) -> dict[int | str, dict[str, Any]
     """The error responses of a route that reads a body, for the OpenAPI document."""
     codes: dict[HTTPStatus, list[str]] = defaultdict(list)
     codes[HTTPStatus.BAD_REQUEST] = [MALFORMED_JSON, UNSUPPORTED_FIELD]
+    codes[HTTPStatus.UNAUTHORIZED] = [_UNAUTHORIZED]
+    codes[HTTPStatus.FORBIDDEN] = [_FORBIDDEN]
+    codes[HTTPStatus.REQUEST_TIMEOUT] = [_BODY_TOO_SLOW]
     codes[HTTPStatus.REQUEST_ENTITY_TOO_LARGE] = [_BODY_TOO_LARGE]
     codes[HTTPStatus.UNSUPPORTED_MEDIA_TYPE] = [_UNSUPPORTED_MEDIA_TYPE]
     codes[HTTPStatus.UNPROCESSABLE_ENTITY] = [INVALID_REQUEST]

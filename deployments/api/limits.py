@@ -1,12 +1,13 @@
-"""What holds for every request before its route is known: an id, a JSON body, a longest body."""
+"""What holds for every request before its route is known: an id, and a JSON body within bounds."""
 
+import asyncio
 import re
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deployments.api.errors import body_too_large, unsupported_media_type
+from deployments.api.errors import body_too_large, body_too_slow, unsupported_media_type
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DISCARDED_BODIES = 4
@@ -20,13 +21,14 @@ class RequestLimits:
     The errors are raised where the body is read, so that an unknown route stays a 404.
     """
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
-        """Bodies may have up to `max_body_bytes` bytes, announced or not."""
+    def __init__(self, app: ASGIApp, max_body_bytes: int, max_body_s: float) -> None:
+        """Bodies may have up to `max_body_bytes`, announced or not, and take `max_body_s` to arrive."""
         self._app = app
         self._max_body_bytes = max_body_bytes
+        self._max_body_s = max_body_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application with a bounded `receive` and a `send` that adds the common headers."""
+        """Run the application with a bounded `receive` and a `send` that adds the id."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -36,9 +38,7 @@ class RequestLimits:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                answered = MutableHeaders(scope=message)
-                answered["x-request-id"] = request_id
-                answered["x-content-type-options"] = "nosniff"
+                MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
 
         await self._app(scope, self._bounded(receive, headers), send_with_headers)
@@ -47,16 +47,23 @@ class RequestLimits:
         announced = headers.get("content-length", "")
         announced_bytes = int(announced) if announced.isdecimal() else 0
         read_bytes = 0
+        arrives_by: float | None = asyncio.get_running_loop().time() + self._max_body_s
 
         async def receive_within_limits() -> Message:
-            nonlocal read_bytes
-            if read_bytes == 0 and not _is_json(headers.get("content-type", "")):
+            nonlocal read_bytes, arrives_by
+            if read_bytes == 0 and not _is_plain_json(headers):
                 raise unsupported_media_type()
-            message = await receive()
-            read_bytes += len(message.get("body", b""))
-            if read_bytes > self._max_body_bytes or announced_bytes > self._max_body_bytes:
-                await _discard(receive, message, self._max_body_bytes * _DISCARDED_BODIES)
-                raise body_too_large(self._max_body_bytes)
+            try:
+                async with asyncio.timeout_at(arrives_by):
+                    message = await receive()
+                    read_bytes += len(message.get("body", b""))
+                    if read_bytes > self._max_body_bytes or announced_bytes > self._max_body_bytes:
+                        await _discard(receive, message, self._max_body_bytes * _DISCARDED_BODIES)
+                        raise body_too_large(self._max_body_bytes)
+            except TimeoutError as error:
+                raise body_too_slow(self._max_body_s) from error
+            if not message.get("more_body", False):
+                arrives_by = None  # from here on, this waits for the client to hang up
             return message
 
         return receive_within_limits
@@ -72,8 +79,10 @@ def _request_id(given: str) -> str:
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
-def _is_json(content_type: str) -> bool:
-    media_type = content_type.partition(";")[0].strip().lower()
+def _is_plain_json(headers: Headers) -> bool:
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return False
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     return media_type == "application/json" or (
         media_type.startswith("application/") and media_type.endswith("+json")
     )

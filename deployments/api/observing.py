@@ -25,11 +25,12 @@ class Observation:
     """One answer request, filled in on its way; durations are in seconds from its arrival.
 
     `outcome` is `ok`, `client_gone` or an error's code. `pipeline` is `None` for a request refused
-    before its pipeline was known, `answer` for one that got none.
+    before its pipeline was known, `answer` for one that got none, `key_id` for one without a key.
     """
 
     outcome: str = OK
     pipeline: PipelineName | None = None
+    key_id: str | None = None
     lane: Lane = Lane.INTERACTIVE
     first_piece_s: float | None = None
     seconds: float = 0.0

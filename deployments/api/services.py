@@ -1,11 +1,12 @@
 """What the API is given: Protocols, and the core over them, so that it runs without a cluster."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crag_core.protocols import Evaluator, Pipeline
 from crag_core.searching import KnowledgeSearch
 from crag_core.types import PipelineName
+from deployments.api.access import Access
 from deployments.api.health import Readiness
 from deployments.api.observing import AnswerObserver
 
@@ -20,3 +21,4 @@ class Services:
     readiness: Readiness
     metrics: Callable[[], Awaitable[str]]
     observer: AnswerObserver
+    access: Access = field(default_factory=Access)

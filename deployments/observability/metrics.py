@@ -1,6 +1,6 @@
 """Every metric of the application, declared once; exported by Ray from each process."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ray.util.metrics import Counter, Gauge, Histogram
@@ -68,6 +68,14 @@ class AnswerMetrics:
             description="Tokens of prompts and completions.",
             tag_keys=("kind",),
         )
+        self._key_requests = Counter(
+            "crag_key_requests", description="Answer requests by API key.", tag_keys=("key",)
+        )
+        self._key_tokens = Counter(
+            "crag_key_tokens",
+            description="Tokens of prompts and completions by API key.",
+            tag_keys=("key", "kind"),
+        )
         self._speculated = Counter(
             "crag_speculated",
             description="Work begun before the action was known, by what became of it.",
@@ -91,6 +99,13 @@ class AnswerMetrics:
             self._first_piece_seconds.observe(observation.first_piece_s, tags={"pipeline": pipeline})
         if answer is not None:
             self._record(answer)
+        if observation.key_id is not None:
+            self._charge(observation.key_id, answer)
+
+    def _charge(self, key_id: str, answer: Answer | None) -> None:
+        self._key_requests.inc(tags={"key": key_id})
+        for kind, tokens in _tokens_of(answer):
+            self._key_tokens.inc(tokens, tags={"key": key_id, "kind": kind})
 
     def _record(self, answer: Answer) -> None:
         for record in answer.trace.stages:
@@ -99,12 +114,15 @@ class AnswerMetrics:
             self._degraded.inc(tags={"stage": rung.stage, "reason": rung.reason})
         for work, became in answer.trace.speculated.items():
             self._speculated.inc(tags={"work": work, "outcome": became})
-        for kind, tokens in (
-            ("prompt", answer.usage.prompt_tokens),
-            ("completion", answer.usage.completion_tokens),
-        ):
-            if tokens:
-                self._tokens.inc(tokens, tags={"kind": kind})
+        for kind, tokens in _tokens_of(answer):
+            self._tokens.inc(tokens, tags={"kind": kind})
+
+
+def _tokens_of(answer: Answer | None) -> Iterator[tuple[str, int]]:
+    """The tokens that an answer cost, by kind; a counter refuses to count none."""
+    if answer is not None:
+        usage = {"prompt": answer.usage.prompt_tokens, "completion": answer.usage.completion_tokens}
+        yield from ((kind, tokens) for kind, tokens in usage.items() if tokens)
 
 
 class EvaluatorMetrics:

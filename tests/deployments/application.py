@@ -14,6 +14,7 @@ from crag_core.protocols import Pipeline
 from crag_core.searching import KnowledgeSearch
 from crag_core.settings import CragSettings, SearchingSettings
 from crag_core.types import Document, PipelineName
+from deployments.api.access import Access
 from deployments.api.app import Services, create_api
 from deployments.api.health import StageState
 from deployments.api.observing import Observation
@@ -74,6 +75,7 @@ class Application:
     observer: FakeObserver = field(default_factory=FakeObserver)
     readiness: FakeReadiness = field(default_factory=FakeReadiness)
     settings: ApiSettings = field(default_factory=ApiSettings)
+    access: Access = field(default_factory=Access)
     pipelines: Mapping[PipelineName, Pipeline] | None = None
 
     def api(self) -> FastAPI:
@@ -84,6 +86,7 @@ class Application:
             self.readiness,
             fake_metrics,
             self.observer,
+            self.access,
         )
         return create_api(services, self.settings)
 

@@ -1,3 +1,5 @@
+import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 
@@ -41,6 +43,35 @@ async def test_the_rest_of_a_longer_body_is_discarded_but_not_without_end(
         response = await client.post("/v1/answer", content=chunks(), headers=headers)
     assert refusal(response) == (413, "body_too_large", None)
     assert 40 <= sent <= 55
+
+
+async def test_a_body_that_does_not_arrive_is_refused_and_its_connection_closed() -> None:
+    async def drops() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    application = Application(settings=ApiSettings(max_body_s=0.1))
+    async with application.client() as client:
+        response = await client.post(
+            "/v1/answer", content=drops(), headers={"content-type": "application/json"}
+        )
+    assert refusal(response) == (408, "body_too_slow", None)
+    assert response.headers["connection"] == "close"
+    assert application.observer.outcomes == ["body_too_slow"]
+
+
+async def test_the_time_for_a_body_does_not_limit_its_answer() -> None:
+    application = Application(settings=ApiSettings(max_body_s=0.05))
+    application.retriever.delay_s = 0.2
+    assert (await application.answer()).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate, gzip", "br", "GZIP"])
+async def test_a_compressed_body_is_refused_unread(encoding: str) -> None:
+    bomb = gzip.compress(b" " * 10_000_000)
+    response = await Application().post("/v1/answer", bomb, content_encoding=encoding)
+    assert refusal(response) == (415, "unsupported_media_type", None)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from deployments.api.keys import Keys
 from deployments.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -189,3 +190,42 @@ def test_a_search_is_printed_as_json(served_search: Any) -> None:
 
 def test_a_port_out_of_range_is_a_usage_error() -> None:
     assert run("serve", ROOT / "configs/embedded.yaml", "--port", "99999").exit_code == 2
+
+
+def test_a_key_is_shown_once_and_kept_as_a_hash(tmp_path: Path) -> None:
+    file = tmp_path / "keys.jsonl"
+    first = json.loads(run("key", "add", "team", "--file", file, "--json").stdout)["key"]
+    second = run("key", "add", "team", "--file", file).stdout.strip()
+    keys = Keys(file=str(file))
+    found = [keys.find(secret) for secret in (first, second)]
+    assert [key and key.id for key in found] == ["team", "team"]
+    assert first not in file.read_text() and second not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["A team"], "id: String should match"),
+        (["team", "--requests-per-minute", "5"], "differ in what they may"),
+    ],
+)
+def test_a_key_that_would_spoil_the_file_is_not_added(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys.jsonl"
+    run("key", "add", "team", "--file", file)
+    before = file.read_text()
+    result = run("key", "add", *arguments, "--file", file)
+    assert result.exit_code == 2 and words in result.stderr
+    assert file.read_text() == before and list(tmp_path.iterdir()) == [file]
+
+
+def test_the_doctor_says_when_a_server_needs_a_key_and_has_none(tmp_path: Path) -> None:
+    config = config_with(tmp_path)
+    content = yaml.safe_load(config.read_text("utf-8"))
+    content["http_options"]["host"] = "0.0.0.0"
+    config.write_text(yaml.safe_dump(content), "utf-8")
+    result = run("doctor", config, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
+    assert "crag key add" in findings["access"]["detail"] and result.exit_code == 1
