@@ -18,6 +18,7 @@ from benchmarks.quality import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
 from deployments.compact_commands import compact
+from deployments.config_commands import config
 from deployments.key_commands import key
 from deployments.settings import PageText, Pooling
 from deployments.terminal import (
@@ -46,6 +47,7 @@ app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
 app.add_typer(compact, name="compact")
 app.add_typer(key, name="key")
+app.add_typer(config, name="config")
 app.command()(quality)
 app.command()(load)
 
