@@ -4,7 +4,8 @@ import time
 
 from crag_core.protocols import Evaluation
 from deployments.messages import EvaluateRequest
-from deployments.observability.metrics import EvaluatorMetrics
+from deployments.observability.evaluator_metrics import export_batching
+from deployments.observability.meter import meter
 from deployments.settings import EvaluatorSettings
 
 _EXPORT_EVERY_S = 1.0
@@ -22,7 +23,6 @@ class Evaluator:
         self._scorer = load_scorer(settings)
         self._manifest = self._scorer.manifest
         self._batcher = TokenBatcher(self._scorer, settings.batching)
-        self._metrics = EvaluatorMetrics()
         self._exported_s = 0.0
 
     async def evaluate(self, request: EvaluateRequest) -> Evaluation:
@@ -50,4 +50,4 @@ class Evaluator:
         now_s = time.monotonic()
         if now_s - self._exported_s >= _EXPORT_EVERY_S:
             self._exported_s = now_s
-            self._metrics.export(self._batcher.stats(), self._scorer.rescored_pairs)
+            export_batching(meter(), self._batcher.stats(), self._scorer.rescored_pairs)

@@ -14,8 +14,9 @@ from deployments.api.access import access_for
 from deployments.api.app import create_api
 from deployments.api.keys import Keys
 from deployments.api.services import Services
+from deployments.observability.answer_metrics import AnswerMetrics
 from deployments.observability.gather import gather_metrics
-from deployments.observability.metrics import AnswerMetrics
+from deployments.observability.meter import meter
 from deployments.observability.redaction import redact_logs
 from deployments.readiness import Canary, CompactStages, probes
 from deployments.serve_state import listens_outside_loopback
@@ -47,7 +48,7 @@ class Ingress:
             search=KnowledgeSearch(searchers, evaluator, searching),
             readiness=self._canary,
             metrics=gather_metrics,
-            observer=AnswerMetrics(),
+            observer=AnswerMetrics(meter()),
             access=access_for(settings.access, self._keys, is_outside=listens_outside_loopback()),
         )
 

@@ -13,7 +13,8 @@ from deployments.backends.wikipedia.budget import (
     Verdict,
 )
 from deployments.backends.wikipedia.shared_pool import SharedPool
-from deployments.observability.metrics import SearchMetrics
+from deployments.observability.meter import meter
+from deployments.observability.search_metrics import SearchMetrics
 from deployments.settings import MediaWikiSettings
 
 _SHOWN_EVERY_S = 5.0
@@ -24,7 +25,7 @@ class SearchBudgetActor:
 
     def __init__(self, settings: MediaWikiSettings) -> None:
         """An empty pool; it is the only process that counts searches, so no counter has two owners."""
-        self._pool = SharedPool(settings, SearchMetrics(settings.host))
+        self._pool = SharedPool(settings, SearchMetrics(meter(), settings.host))
         self._showing: asyncio.Task[None] | None = None
 
     async def adopt(self, settings: MediaWikiSettings) -> None:

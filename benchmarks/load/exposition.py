@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, start_http_server
 
 from benchmarks.load.outcomes import Record
 from benchmarks.load.processes import Run
-
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+from deployments.observability.exporters import ClientExporter
+from deployments.observability.meter import Meter
+from deployments.observability.metrics import load
 
 
 class Exposition:
@@ -17,39 +18,23 @@ class Exposition:
     def __init__(self) -> None:
         """Nothing has been counted."""
         self.registry = CollectorRegistry()
-        labels = ("kind", "background")
-        self._requests = Counter(
-            "crag_load_requests", "Requests that ended.", ("outcome", *labels), registry=self.registry
-        )
-        self._latency = self._histogram("latency", "From when it was due to the whole answer.", labels)
-        self._first_token = self._histogram("first_token", "From when it was due to the first token.")
-        self._lateness = self._histogram("lateness", "How much later than due it was sent.")
-        self._in_flight = self._gauge("in_flight", "Requests in flight.")
-        self._offered = self._gauge("offered_per_second", "The rate that is to be sent.")
-        self._busy = self._gauge("busy_ratio", "CPU use of the busiest sending process.")
+        self._meter = Meter(ClientExporter(self.registry))
 
     def watch(self, run: Run, fresh: Sequence[Record]) -> None:
         """Count what is new."""
-        self._in_flight.set(run.in_flight)
-        self._offered.set(run.settings.offered_per_s)
-        self._busy.set(run.busy)
+        meter = self._meter
+        meter.show(load.IN_FLIGHT, run.in_flight)
+        meter.show(load.OFFERED, run.settings.offered_per_s)
+        meter.show(load.BUSY, run.busy)
         for record in fresh:
-            labels = (record.kind, str(record.is_background).lower())
-            self._requests.labels(record.outcome.value, *labels).inc()
+            labels = {"kind": record.kind, "background": str(record.is_background).lower()}
+            meter.count(load.REQUESTS, outcome=record.outcome, **labels)
             if record.outcome.is_answered:
-                self._latency.labels(*labels).observe(record.latency_s)
+                meter.observe(load.LATENCY_SECONDS, record.latency_s, **labels)
             if record.first_token_s is not None:
-                self._first_token.observe(record.first_token_s)
+                meter.observe(load.FIRST_TOKEN_SECONDS, record.first_token_s)
             if record.lateness_s is not None:
-                self._lateness.observe(record.lateness_s)
-
-    def _histogram(self, name: str, text: str, labels: Sequence[str] = ()) -> Histogram:
-        return Histogram(
-            f"crag_load_{name}_seconds", text, labels, registry=self.registry, buckets=_SECONDS
-        )
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"crag_load_{name}", text, registry=self.registry)
+                meter.observe(load.LATENESS_SECONDS, record.lateness_s)
 
 
 @contextmanager

@@ -10,8 +10,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-PREFIXES = ("ray_crag_", "ray_serve_")
-"""The application's own metrics, and what Serve measures of its deployments."""
+from deployments.observability.registry import metrics
+
+_DECLARED = frozenset(metric.exported.removesuffix("_total") for metric in metrics())
+"""Families that are passed on: the application's own, and those of Ray and vLLM that it draws."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
@@ -49,7 +51,7 @@ class _Families(Collector):
         self._families: dict[str, Metric] = {}
         for page in pages:
             for family in text_string_to_metric_families(page):
-                if not family.name.startswith(PREFIXES):
+                if family.name not in _DECLARED:
                     continue
                 known = self._families.setdefault(family.name, family)
                 if known is not family:

@@ -54,7 +54,7 @@ def files_with(pattern: str) -> set[str]:
         (r"\.bind\(\*?\w", {"deployments/app.py", "deployments/local.py"}),
         # the MediaWiki client reads the statuses of others
         (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/wikipedia/retry.py"}),
-        (r"ray\.util\.metrics", {"deployments/observability/metrics.py"}),
+        (r"ray\.util import metrics", {"deployments/observability/exporters.py"}),
         (r"^from __future__ import annotations", set()),
         (
             r"except (Base)?Exception\b|except:",

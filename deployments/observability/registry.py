@@ -1,0 +1,48 @@
+"""All metrics, panels and alerts, collected from the modules that declare them."""
+
+from collections.abc import Iterator
+
+from deployments.observability.declaring import Alert, Metric, Panel
+from deployments.observability.metrics import (
+    answers,
+    cluster,
+    compact,
+    decisions,
+    evaluator,
+    generator,
+    load,
+    search,
+)
+
+_MODULES = (answers, decisions, evaluator, generator, search, compact, cluster, load)
+"""A module stands behind those that it imports metrics from."""
+
+
+def metrics() -> Iterator[Metric]:
+    """Every metric, in the order of its declaration."""
+    return (declared for declared in _declared() if isinstance(declared, Metric))
+
+
+def panels() -> Iterator[Panel]:
+    """Every panel: those of metrics, and those over several of them."""
+    for declared in _declared():
+        panel = declared.panel if isinstance(declared, Metric) else declared
+        if isinstance(panel, Panel):
+            yield panel
+
+
+def alerts() -> Iterator[Alert]:
+    """Every alert: those of metrics, and those over several of them."""
+    for declared in _declared():
+        alert = declared.alert if isinstance(declared, Metric) else declared
+        if isinstance(alert, Alert):
+            yield alert
+
+
+def _declared() -> Iterator[object]:
+    seen: set[int] = set()
+    for module in _MODULES:
+        for declared in vars(module).values():
+            if isinstance(declared, Metric | Panel | Alert) and id(declared) not in seen:
+                seen.add(id(declared))
+                yield declared
