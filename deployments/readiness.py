@@ -1,4 +1,4 @@
-"""Readiness: each stage is asked one small thing at start-up, and is ready once it has answered."""
+"""Readiness: each stage is asked one small thing, and is ready once it has answered."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from crag_core.compact.protocols import AnswerExtractor, QARetriever
 from crag_core.compact.types import AtomicQA, Reading, ScoredPair
@@ -16,12 +17,26 @@ from crag_core.queries.plan import Sought
 from crag_core.settings import AnswerOptions
 from crag_core.types import Passage, PipelineName, Question, Stage
 from deployments.api.health import StageState
+from deployments.serve_state import DeploymentState
 
 _logger = logging.getLogger(__name__)
 
 _QUESTION = "What is the capital of France?"
 _PROBE_TIMEOUT_S = 120.0
 _RETRY_S = 1.0
+_LOOK_EVERY_S = 5.0
+_READY = StageState("ready", ready=True)
+_AT_ZERO = StageState("at zero: its next request starts a replica", ready=True)
+
+_DEPLOYMENTS: Mapping[Stage, Sequence[str]] = {
+    Stage.RETRIEVE: ("Retriever",),
+    Stage.EVALUATE: ("Evaluator",),
+    Stage.SEARCH: ("Searcher",),
+    Stage.GENERATE: ("Generator", "CragGraph"),
+    Stage.RETRIEVE_PAIRS: ("AtomicQARetriever",),
+    Stage.EXTRACT: ("HopReader",),
+}
+"""What answers when a stage is asked: its own deployment, and the graph that its probe goes through."""
 
 Probe = Callable[[RequestContext], Awaitable[None]]
 
@@ -34,12 +49,23 @@ class CompactStages:
     reader: AnswerExtractor
 
 
-class Canary:
-    """Sends one small request through each stage until it answers, and remembers the outcome."""
+class Fleet(Protocol):
+    """Knows the application's deployments."""
 
-    def __init__(self, probes: Mapping[Stage, Probe]) -> None:
+    async def deployments(self) -> Mapping[str, DeploymentState]: ...
+
+
+class Canary:
+    """Sends one small request through each stage until it answers, at the start and after a change.
+
+    A stage whose replicas have changed keeps its state until the new ones have been asked. A stage that
+    has none by design is ready, and is not asked: that would wake it.
+    """
+
+    def __init__(self, probes: Mapping[Stage, Probe], fleet: Fleet) -> None:
         """Every stage starts as `starting`."""
         self._probes = probes
+        self._fleet = fleet
         self._states = {stage: StageState("starting", ready=False) for stage in probes}
 
     def stages(self) -> Mapping[str, StageState]:
@@ -47,24 +73,37 @@ class Canary:
         return {str(stage): state for stage, state in self._states.items()}
 
     async def run(self) -> None:
-        """Probe all stages side by side until each has answered."""
-        await asyncio.gather(*(self._until_ready(stage) for stage in self._probes))
+        """Watch all stages side by side, for ever."""
+        await asyncio.gather(*(self._watch(stage) for stage in self._probes))
 
-    async def _until_ready(self, stage: Stage) -> None:
-        while not self._states[stage].ready:
-            ctx = RequestContext.starting_now(f"canary-{uuid.uuid4().hex}", _PROBE_TIMEOUT_S)
+    async def _watch(self, stage: Stage) -> None:
+        answered_with: object = None
+        while True:
+            deployments = await self._deployments_of(stage)
+            replicas = [deployment.running for deployment in deployments]
             try:
-                await self._probes[stage](ctx)
+                if any(deployment.is_at_zero for deployment in deployments):
+                    answered_with, self._states[stage] = None, _AT_ZERO
+                elif replicas != answered_with:
+                    await self._ask(stage)
+                    answered_with, self._states[stage] = replicas, _READY
+                await asyncio.sleep(_LOOK_EVERY_S)
             except CragError as error:
                 self._states[stage] = StageState(f"{error.code}: {error.message}", ready=False)
                 _logger.warning("stage %s is not ready: %s", stage, error.message)
                 await asyncio.sleep(_RETRY_S)
-            except Exception:  # whatever it is, a probe that ended would leave the stage unready
+            except Exception:  # whatever it is, a watch that ended would leave the stage as it is
                 self._states[stage] = StageState("internal: see the log", ready=False)
                 _logger.exception("the probe of stage %s failed", stage)
                 await asyncio.sleep(_RETRY_S)
-            else:
-                self._states[stage] = StageState("ready", ready=True)
+
+    async def _deployments_of(self, stage: Stage) -> Sequence[DeploymentState]:
+        deployments = await self._fleet.deployments()
+        return [deployments[name] for name in _DEPLOYMENTS.get(stage, ()) if name in deployments]
+
+    async def _ask(self, stage: Stage) -> None:
+        ctx = RequestContext.starting_now(f"canary-{uuid.uuid4().hex}", _PROBE_TIMEOUT_S)
+        await self._probes[stage](ctx)
 
 
 def probes(

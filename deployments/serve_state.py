@@ -1,8 +1,62 @@
-"""What Serve's controller says of this application; the one file that asks it."""
+"""What Serve's controller knows of this application: where it listens, which replicas run."""
 
+import asyncio
 import ipaddress
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from ray import serve
+from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
+from ray.serve.exceptions import RayServeException
+
+_logger = logging.getLogger(__name__)
+
+_FRESH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentState:
+    """A deployment: how many replicas it should have, and which of them take requests."""
+
+    target: int
+    running: frozenset[str]
+
+    @property
+    def is_at_zero(self) -> bool:
+        """Whether it has no replica by design."""
+        return self.target == 0
+
+
+class Fleet:
+    """The deployments of the application of this replica, as the controller last saw them."""
+
+    def __init__(self) -> None:
+        """Asks nothing yet."""
+        self._known: Mapping[str, DeploymentState] = {}
+        self._asked: asyncio.Future[None] | None = None
+        self._asked_s = 0.0
+
+    async def deployments(self) -> Mapping[str, DeploymentState]:
+        """Each deployment by name; what was known last, while the controller does not answer.
+
+        All who ask within two seconds, or while it is being asked, share an answer.
+        """
+        asked = self._asked
+        if asked is None or (asked.done() and time.monotonic() - self._asked_s > _FRESH_S):
+            asked = self._asked = asyncio.ensure_future(self._ask())
+            self._asked_s = time.monotonic()
+        await asyncio.shield(asked)
+        return self._known
+
+    async def _ask(self) -> None:
+        try:
+            self._known = await asyncio.to_thread(_deployments)
+        except (RayError, RayServeException) as error:
+            _logger.warning("Serve's controller does not answer: %s", type(error).__name__)
 
 
 def listens_outside_loopback() -> bool:
@@ -19,3 +73,21 @@ def is_loopback(host: str | None) -> bool:
         return ipaddress.ip_address(host or "").is_loopback
     except ValueError:
         return False
+
+
+def _deployments() -> Mapping[str, DeploymentState]:
+    controller = _get_global_client()
+    assert controller is not None, "it raises when there is none"
+    application = serve.get_replica_context().app_name
+    details: Any = controller.get_serve_details()["applications"][application]["deployments"]
+    return {
+        name: DeploymentState(
+            target=deployment["target_num_replicas"],
+            running=frozenset(
+                replica["replica_id"]
+                for replica in deployment["replicas"]
+                if replica["state"] == "RUNNING"
+            ),
+        )
+        for name, deployment in details.items()
+    }

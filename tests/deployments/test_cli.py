@@ -229,3 +229,16 @@ def test_the_doctor_says_when_a_server_needs_a_key_and_has_none(tmp_path: Path) 
     result = run("doctor", config, "--json")
     findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
     assert "crag key add" in findings["access"]["detail"] and result.exit_code == 1
+
+
+@pytest.mark.parametrize(("seconds", "well"), [(90, False), (620, True)])
+def test_the_doctor_compares_keep_alive_with_common_balancers(
+    seconds: int, well: bool, tmp_path: Path
+) -> None:
+    config = config_with(tmp_path)
+    content = yaml.safe_load(config.read_text("utf-8"))
+    content["http_options"] |= {"host": "0.0.0.0", "keep_alive_timeout_s": seconds}
+    config.write_text(yaml.safe_dump(content), "utf-8")
+    findings = json.loads(run("doctor", config, "--json").stdout)
+    (found,) = [finding for finding in findings if finding["name"] == "keep-alive"]
+    assert found["well"] is well and (well or "Google Cloud" in found["detail"])
