@@ -6,7 +6,7 @@ from importlib import import_module
 import typer
 
 COMMANDS = {
-    "quality": "benchmarks.quality",
+    "quality": "benchmarks.quality.command",
     "load": "benchmarks.load.command",
     "wikipedia-stub": "benchmarks.load.wikipedia_stub",
     "search": "benchmarks.search",

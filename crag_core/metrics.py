@@ -1,4 +1,4 @@
-"""Answer metrics, pure: containment match as the papers measure it, and an interval for it."""
+"""Answer metrics, pure: match, choice and claim accuracy, exact match, F1; an interval for a share."""
 
 import math
 import re
@@ -7,8 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from crag_core.types import Choice
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_LEADS = re.compile(r"^[\s\"'(\[*]*([A-Ea-e1-5])(?=[).:\],*\n]|\s*$)")
+_STATES = re.compile(
+    r"(?:[Aa]nswer|[Oo]ption|[Cc]hoice)(?: is)?:?[\s\"'\[*]*\(?([A-E1-5]|(?<=\()[a-e])\b"
+)
+_TRUTH = re.compile(r"\b(true|false)\b")
 
 
 def contains_answer(prediction: str, answers: Iterable[str], *, case_sensitive: bool) -> bool:
@@ -51,6 +58,43 @@ def f1_score(prediction: str | None, answer: str) -> float:
         return float(predicted == gold)
     shared = (Counter(predicted) & Counter(gold)).total()
     return 2 * shared / (len(predicted) + len(gold))
+
+
+def choice_occurs(prediction: str, choices: Iterable[Choice], gold_label: str) -> bool:
+    """Whether the right option's text or its letter occurs in the prediction (the reproduction's ARC).
+
+    Generous: a prediction that names every option is right.
+
+    >>> choice_occurs("It is B.", [Choice("A", "ice"), Choice("B", "snow")], "B")
+    True
+    """
+    texts = [choice.text.lower() for choice in choices if choice.label == gold_label]
+    lowered = prediction.lower()
+    letter = re.search(rf"(?<!\w){re.escape(gold_label)}(?!\w)", prediction)
+    return letter is not None or any(text in lowered for text in texts)
+
+
+def chosen_label(prediction: str, choices: Iterable[Choice]) -> str | None:
+    """The one label that the prediction states: at its beginning, or as "the answer is"; else None.
+
+    >>> chosen_label("The answer is (b).", [Choice("A", "ice"), Choice("B", "snow")])
+    'B'
+    >>> chosen_label("A plant needs light.", [Choice("A", "ice"), Choice("B", "snow")])
+    """
+    found = _LEADS.search(prediction) or _STATES.search(prediction)
+    label = found.group(1).upper() if found else ""
+    return label if any(choice.label == label for choice in choices) else None
+
+
+def claimed_truth(prediction: str, *, case_sensitive: bool) -> str | None:
+    """`true` or `false`, whichever the prediction says first; case-sensitively only in lower case.
+
+    >>> claimed_truth("False. It is not true.", case_sensitive=False)
+    'false'
+    >>> claimed_truth("True", case_sensitive=True)
+    """
+    found = _TRUTH.search(prediction if case_sensitive else prediction.lower())
+    return found.group(1) if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ class DocumentSource(StrEnum):
     CALLER = "caller"
     WIKIPEDIA = "wikipedia"
     SNAPSHOT = "snapshot"
+    REPLAY = "replay"
 
 
 @dataclass(frozen=True, slots=True)

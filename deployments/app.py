@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 from ray import serve
@@ -10,6 +10,7 @@ from ray.serve import Application
 
 from crag_core.types import PipelineName
 from deployments.atomic_qa_retriever import AtomicQARetriever
+from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.clients import (
     AtomicQARetrieverClient,
     EvaluatorClient,
@@ -30,7 +31,7 @@ from deployments.readiness import CompactStages
 from deployments.retriever import Retriever
 from deployments.search_budget import SearchBudgetActor
 from deployments.searcher import Searcher
-from deployments.settings import AppSettings
+from deployments.settings import AppSettings, MediaWikiSettings
 
 MEDIAWIKI_TOKEN = "CRAG_MEDIAWIKI_TOKEN"
 """The environment variable with the operator's OAuth token for the wiki; it may be absent."""
@@ -51,34 +52,62 @@ class Leaves:
     hop_reader: type = HopReader
 
 
+class Hosting(Protocol):
+    """Where the replicas live: deployments of Ray Serve, or objects of one process."""
+
+    def bound(self, replica: type, *arguments: Any) -> Any:
+        """The class with its arguments, as a handle in whatever it is bound to."""
+        ...
+
+    def search_budget(self, settings: MediaWikiSettings) -> SearchBudget | None:
+        """The budget that all searchers share; none where there is one searcher."""
+        ...
+
+
+class RayServe:
+    """Every class is a deployment, and all searchers of a cluster share one budget."""
+
+    def bound(self, replica: type, *arguments: Any) -> Any:
+        """A deployment of the class, which stands for its handle in whatever it is bound to."""
+        served = _with_http(replica) if replica is Ingress else replica
+        return serve.deployment(name=replica.__name__)(served).bind(*arguments)
+
+    def search_budget(self, settings: MediaWikiSettings) -> SearchBudget:
+        """The budget in the cluster's actor."""
+        return SearchBudgetClient(SearchBudgetActor, settings)
+
+
 def build_app(args: dict[str, Any]) -> Application:
     """The application for the `args:` of a Serve config file.
 
     Placement (replicas, CPUs, GPUs, limits) stands in the file's `deployments:`. Raises pydantic's
     ValidationError, which names the setting that is wrong.
     """
-    return wired(AppSettings.model_validate(args), Leaves())
+    application: Application = wired(AppSettings.model_validate(args), Leaves())
+    return application
 
 
-def wired(settings: AppSettings, leaves: Leaves) -> Application:
-    """Every deployment once, leaves first."""
-    retriever = RetrieverClient(_bound(leaves.retriever, settings.retriever))
-    evaluator = EvaluatorClient(_bound(leaves.evaluator, settings.evaluator))
+def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None) -> Any:
+    """Every deployment once, leaves first; what stands for the ingress where they are hosted."""
+    hosting = hosting or RayServe()
+    bound = hosting.bound
+    retriever = RetrieverClient(bound(leaves.retriever, settings.retriever))
+    evaluator = EvaluatorClient(bound(leaves.evaluator, settings.evaluator))
     mediawiki = settings.searcher.mediawiki
-    budget = mediawiki and SearchBudgetClient(SearchBudgetActor, mediawiki)
-    searcher = _bound(leaves.searcher, settings.searcher, budget, secret(MEDIAWIKI_TOKEN))
+    budget = mediawiki and hosting.search_budget(mediawiki)
+    searcher = bound(leaves.searcher, settings.searcher, budget, secret(MEDIAWIKI_TOKEN))
     searchers = [SearcherClient(searcher, source) for source in settings.searcher.sources]
-    generator = GeneratorClient(_bound(leaves.generator, settings.generator, evaluator))
-    graph = _bound(
+    generator = GeneratorClient(bound(leaves.generator, settings.generator, evaluator))
+    graph = bound(
         CragGraph, retriever, evaluator, searchers, generator, settings.crag, settings.generator
     )
     pipelines = {
         name: PipelineClient(graph, name)
         for name in (PipelineName.CRAG, PipelineName.RAG, PipelineName.NO_RETRIEVAL)
     }
-    compact = _compact_stages(settings, leaves)
+    compact = _compact_stages(settings, leaves, hosting)
     if settings.compact is not None and compact is not None:
-        graph = _bound(
+        graph = bound(
             CompactGraph,
             compact.pairs,
             compact.reader,
@@ -89,8 +118,8 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
             settings.generator,
         )
         pipelines[PipelineName.COMPACT] = PipelineClient(graph, PipelineName.COMPACT)
-    application: Application = _bound(
-        _with_http(Ingress),
+    return bound(
+        Ingress,
         pipelines,
         retriever,
         evaluator,
@@ -100,22 +129,16 @@ def wired(settings: AppSettings, leaves: Leaves) -> Application:
         compact,
         secret(API_KEYS),
     )
-    return application
 
 
-def _compact_stages(settings: AppSettings, leaves: Leaves) -> CompactStages | None:
+def _compact_stages(settings: AppSettings, leaves: Leaves, hosting: Hosting) -> CompactStages | None:
     """The stages of pipeline `compact`, where it is configured."""
     if settings.compact is None:
         return None
     return CompactStages(
-        AtomicQARetrieverClient(_bound(leaves.pairs, settings.compact.knowledge_base)),
-        HopReaderClient(_bound(leaves.hop_reader, settings.compact.reader)),
+        AtomicQARetrieverClient(hosting.bound(leaves.pairs, settings.compact.knowledge_base)),
+        HopReaderClient(hosting.bound(leaves.hop_reader, settings.compact.reader)),
     )
-
-
-def _bound(replica: type, *arguments: Any) -> Any:
-    """A deployment of the class, which stands for its handle in whatever it is bound to."""
-    return serve.deployment(name=replica.__name__)(replica).bind(*arguments)
 
 
 def secret(name: str) -> SecretStr | None:

@@ -14,7 +14,7 @@ import httpx
 import typer
 
 from benchmarks.load.command import load
-from benchmarks.quality import quality
+from benchmarks.quality.command import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
 from deployments.compact_commands import compact

@@ -37,6 +37,10 @@ class Generator:
             async for piece in pieces:
                 yield piece
 
+    def shutdown(self) -> None:
+        """Stop the engine, in a process that goes on."""
+        self._engine.shutdown()
+
     async def check_health(self) -> None:
         """Raises StageUnavailable when the engine is dead, so that Serve replaces the replica."""
         await self._engine.check_health()

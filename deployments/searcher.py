@@ -33,6 +33,7 @@ class Searcher:
         # imported here: the node that builds the application need not load what only a replica uses
         from deployments.backends.entity_finder import SpacyEntityFinder
         from deployments.backends.indexes.snapshot_search import SnapshotSearch
+        from deployments.backends.replayed_search import ReplayedSearch
         from deployments.backends.wikipedia.fallback_budget import FallbackBudget
         from deployments.backends.wikipedia.mediawiki import MediaWiki
         from deployments.backends.wikipedia.search import WikiSearch, wiki_search
@@ -46,10 +47,13 @@ class Searcher:
             wiki = MediaWiki(settings.mediawiki, shared, token)
             self._wiki = wiki_search(wiki, settings)
         self._snapshot = settings.snapshot and SnapshotSearch.open(settings.snapshot)
+        self._replay = ReplayedSearch.open(settings.replay) if settings.replay else None
 
     async def search(self, request: SearchRequest) -> SearchResult:
         """Pages of one source, best first; none when nothing was found."""
         ctx = request.context.localize()
+        if request.source is DocumentSource.REPLAY and self._replay:
+            return self._replay.search(ctx.request_id, limit=request.limit)
         plan = await self._plan(request.sought)
         if request.source is DocumentSource.WIKIPEDIA and self._wiki:
             return await self._wiki.search(

@@ -329,11 +329,20 @@ class SearcherSettings(Settings):
 
     snapshot: str | None = Field(None, description="Folder or URI of a snapshot index.")
     mediawiki: MediaWikiSettings | None = Field(None, description="Null searches the snapshot only.")
+    replay: tuple[str, ...] = Field(
+        (),
+        description="For evaluation only, instead of the others: files of question sets whose rows have "
+        "`id` and `external`, which answers the request with id SET.ID, SET being the file's name.",
+    )
 
     @model_validator(mode="after")
     def _some_backend(self) -> Self:
-        if self.snapshot is None and self.mediawiki is None:
+        if self.snapshot is None and self.mediawiki is None and not self.replay:
             raise ValueError("searcher needs a `snapshot`, a `mediawiki`, or both")
+        if self.replay and (self.snapshot or self.mediawiki):
+            raise ValueError(
+                "searcher takes `replay` alone: beside it no other source may answer an evaluation"
+            )
         return self
 
     @property
@@ -342,6 +351,7 @@ class SearcherSettings(Settings):
         configured = {
             DocumentSource.WIKIPEDIA: self.mediawiki,
             DocumentSource.SNAPSHOT: self.snapshot,
+            DocumentSource.REPLAY: self.replay or None,
         }
         return tuple(source for source, backend in configured.items() if backend is not None)
 

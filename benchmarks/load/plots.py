@@ -1,29 +1,25 @@
 """The plots of a report, as SVG."""
 
 from collections.abc import Sequence
-from io import StringIO
-from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, NullFormatter
 
+from benchmarks.figures import STYLE, new_axes, svg
 from benchmarks.load.find_max import Maximum
 from benchmarks.load.outcomes import Outcome, Record
 from benchmarks.load.report import Report
 from benchmarks.load.summary import Bin, Summary
 
-_STYLE: Any = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9.0, "axes.grid": True,
-          "grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
 _MAX_POINTS = 2_000
 
 
 def plots(report: Report, records: Sequence[Record]) -> dict[str, str]:
     """SVG by title; only what there is something to draw of."""
     drawn: dict[str, str] = {}
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         if report.maximum and report.maximum.probes:
             drawn["Share of good requests by rate"] = _rates_tried(report.maximum, report)
         summary = report.summary
@@ -45,7 +41,7 @@ def plots(report: Report, records: Sequence[Record]) -> dict[str, str]:
 
 
 def _latency(bins: Sequence[Bin], report: Report) -> str:
-    figure, axes = _axes("seconds into the measurement", "latency, s")
+    figure, axes = new_axes("seconds into the measurement", "latency, s")
     at_s = [bin_.from_s for bin_ in bins]
     for name in ("p50_s", "p90_s", "p99_s"):
         values = [getattr(bin_, name) for bin_ in bins]
@@ -53,29 +49,29 @@ def _latency(bins: Sequence[Bin], report: Report) -> str:
     if report.settings.slo.latency_s is not None:
         axes.axhline(report.settings.slo.latency_s, color="black", linestyle="--", label="SLO")
     _logarithmic(axes)
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _rates(bins: Sequence[Bin]) -> str:
-    figure, axes = _axes("seconds into the measurement", "requests per second")
+    figure, axes = new_axes("seconds into the measurement", "requests per second")
     at_s = [bin_.from_s for bin_ in bins]
     axes.plot(at_s, [bin_.due_per_s for bin_ in bins], label="due", color="lightgrey", linewidth=5)
     axes.plot(at_s, [bin_.good_per_s for bin_ in bins], label="good", color="tab:green")
     axes.plot(at_s, [bin_.failed_per_s for bin_ in bins], label="not answered", color="tab:red")
     axes.set_ylim(bottom=0)
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _degraded(bins: Sequence[Bin]) -> str:
-    figure, axes = _axes("seconds into the measurement", "share of answers")
+    figure, axes = new_axes("seconds into the measurement", "share of answers")
     axes.plot([b.from_s for b in bins], [b.degraded_share for b in bins], label="degraded")
     axes.set_ylim(0, 1)
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _percentiles(records: Sequence[Record]) -> str:
     """Latency against the share that is slower, so that the tail is not one pixel wide."""
-    figure, axes = _axes("percentile", "seconds")
+    figure, axes = new_axes("percentile", "seconds")
     answered = [record for record in records if record.outcome.is_answered]
     _quantiles(axes, [r.latency_s for r in answered], "from when it was due")
     _quantiles(axes, [s for r in answered if (s := r.service_s) is not None], "from sending")
@@ -87,7 +83,7 @@ def _percentiles(records: Sequence[Record]) -> str:
     axes.tick_params(axis="x", which="minor", bottom=False)
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.invert_xaxis()
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _quantiles(axes: Axes, seconds: Sequence[float], label: str) -> None:
@@ -100,7 +96,7 @@ def _quantiles(axes: Axes, seconds: Sequence[float], label: str) -> None:
 
 
 def _shares(counts: dict[str, int], what: str) -> str:
-    figure, axes = _axes(what, "", height=0.7 + 0.3 * len(counts))
+    figure, axes = new_axes(what, "", height=0.7 + 0.3 * len(counts))
     good = {outcome.value for outcome in Outcome if outcome.is_answered}
     bad = {outcome.value for outcome in Outcome} - good
     colours = ["tab:red" if name in bad else "tab:blue" for name in counts]
@@ -108,23 +104,23 @@ def _shares(counts: dict[str, int], what: str) -> str:
     axes.bar_label(bars, padding=3)
     axes.margins(x=0.15)
     axes.invert_yaxis()
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _stages(summary: Summary) -> str:
     names = list(summary.stages)
-    figure, axes = _axes("seconds", "", height=0.9 + 0.4 * len(names))
+    figure, axes = new_axes("seconds", "", height=0.9 + 0.4 * len(names))
     rows = np.arange(len(names))
     times = list(summary.stages.values())
     axes.barh(rows - 0.2, [t.p50_s for t in times], 0.4, label="p50")
     axes.barh(rows + 0.2, [t.p99_s for t in times], 0.4, label="p99", alpha=0.5)
     axes.set_yticks(rows, names)
     axes.invert_yaxis()
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _rates_tried(maximum: Maximum, report: Report) -> str:
-    figure, axes = _axes("requests per second", "share of good requests")
+    figure, axes = new_axes("requests per second", "share of good requests")
     for meets, colour, label in ((True, "tab:green", "meets the SLO"), (False, "tab:red", "does not")):
         probes = [probe for probe in maximum.probes if probe.meets_slo is meets]
         shares = [probe.summary.good_share for probe in probes]
@@ -132,7 +128,7 @@ def _rates_tried(maximum: Maximum, report: Report) -> str:
     axes.axhline(report.settings.slo.share, color="black", linestyle="--", label="wanted")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.05)
-    return _svg(figure, axes)
+    return svg(figure, axes)
 
 
 def _logarithmic(axes: Axes) -> None:
@@ -140,19 +136,3 @@ def _logarithmic(axes: Axes) -> None:
     axes.set_yscale("log")
     for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
         formatted(LogFormatter(minor_thresholds=(1.5, 0.5)))
-
-
-def _axes(x: str, y: str, height: float = 2.6) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(7.2, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    return figure, axes
-
-
-def _svg(figure: Figure, axes: Axes) -> str:
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(loc="best", frameon=False)
-    text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()

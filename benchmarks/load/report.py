@@ -12,18 +12,9 @@ from benchmarks.load.processes import Ending
 from benchmarks.load.settings import LoadSettings
 from benchmarks.load.summary import OUTSIDE_STAGES, Summary, Times
 from benchmarks.load.verdict import Verdict, described
+from benchmarks.report import Section
 
 _TIMES = ("count", "mean", "p50", "p90", "p99", "p99.9", "max")
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table with its title; `note` says how to read it."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

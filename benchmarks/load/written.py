@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from benchmarks.load.outcomes import Record
-from benchmarks.load.report import Report, Section, sections, warnings
-from benchmarks.report import table
+from benchmarks.load.report import Report, sections, warnings
+from benchmarks.report import Section, table
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>

@@ -83,4 +83,5 @@ class Generator:
 def build_app(args: dict[str, Any]) -> Application:
     """The application for the `args:` of a Serve config file, its leaves instant."""
     leaves = Leaves(Retriever, Evaluator, Searcher, Generator)
-    return wired(AppSettings.model_validate(args), leaves)
+    application: Application = wired(AppSettings.model_validate(args), leaves)
+    return application

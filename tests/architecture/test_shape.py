@@ -77,6 +77,7 @@ def test_only_starters_touch_the_environment() -> None:
     starters = {
         "deployments/app.py",
         "deployments/local.py",
+        "deployments/in_process.py",
         "benchmarks/server_process.py",  # Ray reads its serving modes there
     }
     assert files_with(r"os\.environ|getenv") <= starters

@@ -54,6 +54,7 @@ async def is_ready(_: web.Request) -> web.Response:
 def app_of(handler: Handler, ready: Handler = is_ready) -> web.Application:
     """An application whose every POST is one handler's."""
     app = web.Application()
+    app.router.add_get("/livez", is_ready)
     app.router.add_get("/readyz", ready)
     app.router.add_post("/{path:.*}", handler)
     return app

@@ -1,0 +1,1 @@
+"""`crag quality`: question sets through the serving path, scored against gold, compared and drawn."""
