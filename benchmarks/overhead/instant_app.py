@@ -5,11 +5,25 @@ from typing import Any
 
 from ray.serve import Application
 
-from crag_core.protocols import Evaluation
+from crag_core.protocols import Evaluation, SearchResult
 from crag_core.settings import ActionThresholds
-from crag_core.types import Completion, Document, DocumentSource, TokenUsage
+from crag_core.types import (
+    Completion,
+    Document,
+    DocumentSource,
+    FoundPage,
+    SearchQuery,
+    Strategy,
+    TokenUsage,
+)
 from deployments.app import Leaves, wired
-from deployments.messages import EvaluateRequest, GenerateRequest, RetrieveRequest, SearchRequest
+from deployments.messages import (
+    EvaluateRequest,
+    GenerateRequest,
+    ReadRequest,
+    RetrieveRequest,
+    SearchRequest,
+)
 from deployments.settings import AppSettings
 
 THRESHOLDS = ActionThresholds(upper=0.5, lower=-0.5)
@@ -64,9 +78,15 @@ class Searcher:
     def __init__(self, settings: object, budget: object, token: object) -> None:
         """Opens nothing."""
 
-    async def search(self, request: SearchRequest) -> Sequence[Document]:
+    async def search(self, request: SearchRequest) -> SearchResult:
         """As many pages as are asked for."""
-        return documents(request.limit, request.source)
+        query = SearchQuery(request.sought.text, Strategy.DIRECT, "", "instant")
+        found = documents(request.limit, request.source)
+        return SearchResult(tuple(FoundPage(page, query, Strategy.DIRECT) for page in found), (query,))
+
+    async def read(self, request: ReadRequest) -> Sequence[Document]:
+        """Nothing more than was found."""
+        return ()
 
 
 class Generator:
@@ -80,8 +100,10 @@ class Generator:
         yield Completion("It was built in 1850 [1].", "stop", TokenUsage(100, 8))
 
 
+LEAVES = Leaves(Retriever, Evaluator, Searcher, Generator)
+
+
 def build_app(args: dict[str, Any]) -> Application:
     """The application for the `args:` of a Serve config file, its leaves instant."""
-    leaves = Leaves(Retriever, Evaluator, Searcher, Generator)
-    application: Application = wired(AppSettings.model_validate(args), leaves)
+    application: Application = wired(AppSettings.model_validate(args), LEAVES)
     return application
