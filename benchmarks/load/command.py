@@ -1,7 +1,6 @@
 """The command `load`: options in, a report out."""
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from benchmarks.headers import read_headers
 from benchmarks.load.arrivals import Arrivals
 from benchmarks.load.workloads import WorkloadName
 from crag_core.types import PipelineName
@@ -18,9 +18,6 @@ from crag_core.types import PipelineName
 if TYPE_CHECKING:
     from benchmarks.load.session import Session
     from benchmarks.load.settings import LoadSettings
-
-_HEADER = re.compile(r"([A-Za-z0-9-]{1,100}):[ \t]*([\x20-\x7e]{0,8000})")
-_MAX_HEADERS = 32
 
 
 def load(
@@ -154,7 +151,7 @@ def _settings(options: Mapping[str, Any]) -> "LoadSettings":
                 "deadline_s": options["deadline_s"],
                 "retries": options["retries"],
                 "connections": options["connections"],
-                "headers": _headers(options["headers"]),
+                "headers": read_headers(options["headers"]),
             },
             "slo": {
                 "latency_s": options["slo_s"],
@@ -168,23 +165,6 @@ def _settings(options: Mapping[str, Any]) -> "LoadSettings":
             "processes": options["processes"],
         }
     )
-
-
-def _headers(path: Path | None) -> list[tuple[str, str]]:
-    """The headers of a file; a file, for what stands in a command line is seen by every user."""
-    if path is None:
-        return []
-    headers = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        match = _HEADER.fullmatch(line.strip())
-        if match is None:
-            raise ValueError(f"{path}:{number} is no header of the form `Name: value`")
-        headers.append((match[1], match[2]))
-    if len(headers) > _MAX_HEADERS:
-        raise ValueError(f"{path} holds {len(headers)} headers, and {_MAX_HEADERS} are allowed")
-    return headers
 
 
 def _sentence(detail: Mapping[str, Any]) -> str:

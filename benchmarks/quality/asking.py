@@ -60,9 +60,11 @@ class _Refused(Exception):
 
 
 @asynccontextmanager
-async def over_http(url: str, timeout_s: float) -> AsyncIterator[Server]:
-    """A server at an address."""
-    async with httpx.AsyncClient(base_url=url, timeout=timeout_s + _MARGIN_S) as client:
+async def over_http(
+    url: str, headers: Sequence[tuple[str, str]], timeout_s: float
+) -> AsyncIterator[Server]:
+    """A server at an address, sent these headers with every request."""
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout_s + _MARGIN_S) as client:
         yield Server(client, {})
 
 

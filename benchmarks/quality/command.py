@@ -24,6 +24,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
+from benchmarks.headers import read_headers
 from benchmarks.quality.methods import DEFAULT_METHODS, Method
 from benchmarks.quality.search_side import SearchSide
 from crag_core.errors import SettingsError
@@ -70,6 +71,9 @@ def quality(
             "each set's own search found."
         ),
     ] = None,
+    headers: Annotated[
+        Path | None, typer.Option(help="File of headers, 'Name: value', such as a key.", exists=True)
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="First questions of each set.", min=1)] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer.", min=1)] = None,
     concurrency: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=256)] = 8,
@@ -98,21 +102,22 @@ def quality(
         signal.signal(ending, signal.default_int_handler)
     from benchmarks.quality.session import RunSettings, run
 
-    settings = RunSettings(
-        data=data,
-        names=tuple(dict.fromkeys(name or ["popqa"])),
-        methods=tuple(dict.fromkeys(method or DEFAULT_METHODS)),
-        url=url,
-        config=config,
-        given=documents is Documents.GIVEN,
-        search=search,
-        limit=limit,
-        max_new_tokens=max_new_tokens,
-        concurrency=concurrency,
-        timeout_s=timeout_s,
-        patience_s=patience_s,
-    )
     try:
+        settings = RunSettings(
+            data=data,
+            names=tuple(dict.fromkeys(name or ["popqa"])),
+            methods=tuple(dict.fromkeys(method or DEFAULT_METHODS)),
+            url=url,
+            headers=tuple(read_headers(headers)),
+            config=config,
+            given=documents is Documents.GIVEN,
+            search=search,
+            limit=limit,
+            max_new_tokens=max_new_tokens,
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+        )
         with ExitStack() as stack:
             folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             if config is None:

@@ -27,6 +27,7 @@ class RunSettings:
     names: tuple[str, ...]
     methods: tuple[Method, ...]
     url: str
+    headers: tuple[tuple[str, str], ...]
     config: Path | None
     given: bool
     search: SearchSide | None
@@ -96,7 +97,7 @@ def _refuse_unserved(settings: RunSettings) -> None:
 @asynccontextmanager
 async def _server(settings: RunSettings, sets: Sequence[QuestionSet]) -> AsyncIterator[Server]:
     if settings.config is None:
-        async with over_http(settings.url.rstrip("/"), settings.timeout_s) as server:
+        async with over_http(settings.url.rstrip("/"), settings.headers, settings.timeout_s) as server:
             yield server
         return
     from benchmarks.quality.in_process import in_process
