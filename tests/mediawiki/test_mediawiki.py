@@ -270,7 +270,7 @@ async def test_a_stalled_answer_ends_at_the_time_limit(
         pytest.raises(SearchFailed, match=r"did not answer within 0\.5 s"),
     ):
         await search(new_client(), "Dracula", limit=1, timeout_s=0.5)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 1.9
 
 
 @pytest.mark.parametrize(

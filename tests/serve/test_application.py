@@ -231,7 +231,7 @@ def test_a_deadline_ends_an_answer_in_time(client: httpx.Client) -> None:
     )
     assert reply.status_code == 504
     assert reply.json()["error"]["code"] == "stage_timed_out"
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5
 
 
 def test_hang_ups_leave_the_server_as_it_was(client: httpx.Client, url: str) -> None:
