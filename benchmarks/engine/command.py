@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import typer
@@ -12,6 +12,9 @@ from benchmarks.engine.measure import measure
 from benchmarks.engine.report import markdown
 from benchmarks.engine.shapes import Shape, random_t5
 from benchmarks.engine.workload import Workload, generated_workload, real_workload
+from deployments.backends.device import has_bfloat16_products
+
+Dtype = Literal["bfloat16", "float32"]
 
 
 def engine(
@@ -19,6 +22,9 @@ def engine(
     seconds: Annotated[float, typer.Option(help="Time for the rounds; three are made anyway.")] = 120.0,
     questions: Annotated[int, typer.Option(help="Questions in flight, 31 pairs each.", min=1)] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
+    dtype: Annotated[
+        Dtype | None, typer.Option(help="Of ours and its peers; else the one that is fast here.")
+    ] = None,
     decisions: Annotated[int, typer.Option(help="Pairs whose actions are compared.", min=1)] = 310,
     data: Annotated[
         Path | None, typer.Option(help="Take real pairs from popqa.jsonl[.gz] in this folder.")
@@ -32,11 +38,13 @@ def engine(
     """Pairs a second of the T5 engine and its peers, on random weights; exit 1 if a score is wrong."""
     torch.set_num_threads(threads)
     work = _workload(data, tokenizer, questions, decisions)
-    result = measure(random_t5(shape.config), work, threads, seconds, with_litserve=litserve)
+    dtype = dtype or ("bfloat16" if has_bfloat16_products(torch.device("cpu")) else "float32")
+    precision: torch.dtype = getattr(torch, dtype)
+    result = measure(random_t5(shape.config), work, precision, threads, seconds, with_litserve=litserve)
     if as_json:
         print(json.dumps({"shape": shape, "is_right": result.is_right, **result.as_dict()}))
     else:
-        text = markdown(f"T5-{shape}, {work.description}", result)
+        text = markdown(f"T5-{shape}, {work.description}, ours and its peers in {dtype}", result)
         Console(soft_wrap=True).print(text, markup=False, highlight=False)
     if not result.is_right:
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from deployments.backends.t5.t5_engine import CPU_TOKENS_PER_PIECE
 from deployments.backends.t5.t5_weights import Linear
 from deployments.backends.t5.worker_threads import WorkerThreads
 
-GEMM = "bf16 products of the model's shapes"
+GEMM = "products of the model's shapes"
 
 _MIN_ROUNDS = 3
 
@@ -81,13 +81,13 @@ class Contest:
         return len(self.contestants[0].clock_s)
 
 
-def products(config: T5Config, threads: int) -> Contestant:
+def products(config: T5Config, dtype: torch.dtype, threads: int) -> Contestant:
     """Every product of an encoder and a decoder layer, on every core: the rate none can exceed."""
     d, inner, f = config.d_model, config.num_heads * config.d_kv, config.d_ff
     shapes = [(d, 3 * inner), (inner, d), (d, f), (f, d)]  # of the encoder
     shapes += [*shapes, (d, inner), (d, 2 * inner), (inner, d)]
     rows, repeats = CPU_TOKENS_PER_PIECE, max(1, config.num_layers // 3)
-    linears = [Linear(torch.randn(out, into).bfloat16()) for into, out in shapes]
+    linears = [Linear(torch.randn(out, into, dtype=dtype)) for into, out in shapes]
     workers = WorkerThreads(threads)
 
     def multiply(inputs: Sequence[Tensor]) -> None:
@@ -96,7 +96,7 @@ def products(config: T5Config, threads: int) -> Contestant:
                 for linear, x in zip(linears, inputs, strict=True):
                     linear(x)
 
-    inputs = [[torch.randn(rows, into).bfloat16() for into, _ in shapes] for _ in range(threads)]
+    inputs = [[torch.randn(rows, into, dtype=dtype) for into, _ in shapes] for _ in range(threads)]
     flops = threads * repeats * sum(2 * rows * into * out for into, out in shapes)
     return Contestant(GEMM, lambda: workers.map(multiply, inputs), 0, flops)
 

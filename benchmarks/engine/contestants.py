@@ -1,4 +1,4 @@
-"""Everyone who scores the pairs: the engine, the papers' loop, and servers at equal precision."""
+"""Everyone who scores the pairs: the engine, the papers' loop, and servers in the engine's dtype."""
 
 from functools import partial
 
@@ -16,23 +16,23 @@ from benchmarks.engine.serve_batch import (
 )
 from deployments.backends.t5.t5_engine import DecisionSafety, T5Engine
 
-OURS, OURS_SAFE, OURS_FP32 = "packed bf16", "packed bf16, safe decisions", "packed fp32"
-REFERENCE = "Hugging Face fp32, one by one"
-PAPERS = "the papers' loop: one by one, padded to 512, fp32"
-SORTED = f"Hugging Face bf16, sorted, {peers.BEST_TOKENS} tokens"
-TEI = f"TEI's policy bf16, {peers.TEI_TOKENS} tokens"
-SERVE_BATCH = f"@serve.batch bf16, {DEFAULT_PAIRS} pairs, {DEFAULT_WAIT_S * 1000:g} ms (default)"
-SERVE_BATCH_TUNED = "@serve.batch bf16, best batch size"
-LITSERVE = "LitServe bf16, best batch size, over HTTP"
+OURS, OURS_SAFE, OURS_FP32 = "packed", "packed, safe decisions", "packed, float32"
+REFERENCE = "Hugging Face, one by one, float32"
+PAPERS = "the papers' loop: one by one, padded to 512, float32"
+SORTED = f"Hugging Face, sorted, {peers.BEST_TOKENS} tokens"
+TEI = f"TEI's policy, {peers.TEI_TOKENS} tokens"
+SERVE_BATCH = f"@serve.batch, {DEFAULT_PAIRS} pairs, {DEFAULT_WAIT_S * 1000:g} ms (default)"
+SERVE_BATCH_TUNED = "@serve.batch, best batch size"
+LITSERVE = "LitServe, best batch size, over HTTP"
 PEERS = (SORTED, TEI, SERVE_BATCH, SERVE_BATCH_TUNED, LITSERVE)
-"""At equal precision."""
+"""In the same dtype as ours."""
 
 _REFERENCE_PAIRS = 7
 
 
 def contest_of(
     model: T5ForSequenceClassification,
-    half: T5ForSequenceClassification,
+    cast: T5ForSequenceClassification,
     ours: T5Engine,
     litserve: LitServePeer | None,
     best_size: int,
@@ -40,6 +40,7 @@ def contest_of(
 ) -> Contest:
     """Everyone at the start: the slow ones score few of the pairs.
 
+    `cast` is the model in the dtype of `ours`.
     `best_size` is the number of pairs a batch at which the padded forward is fastest on these.
     """
 
@@ -51,15 +52,16 @@ def contest_of(
     contest = Contest(model.config)
     contest.enter(PAPERS, partial(peers.papers_loop, model), few[:2])
     contest.enter(REFERENCE, partial(peers.one_by_one, model), few)
-    contest.enter(SORTED, partial(peers.token_budget_sorted, half), pairs)
-    contest.enter(TEI, partial(peers.tei_like, half), pairs)
-    contest.enter(SERVE_BATCH, ServeBatch(half, DEFAULT_PAIRS, DEFAULT_WAIT_S), pairs)
-    contest.enter(SERVE_BATCH_TUNED, ServeBatch(half, best_size, TUNED_WAIT_S), pairs)
+    contest.enter(SORTED, partial(peers.token_budget_sorted, cast), pairs)
+    contest.enter(TEI, partial(peers.tei_like, cast), pairs)
+    contest.enter(SERVE_BATCH, ServeBatch(cast, DEFAULT_PAIRS, DEFAULT_WAIT_S), pairs)
+    contest.enter(SERVE_BATCH_TUNED, ServeBatch(cast, best_size, TUNED_WAIT_S), pairs)
     if litserve:
         contest.enter(LITSERVE, litserve, pairs, litserve.cpu_time)
     contest.enter(OURS_FP32, ours.exact_scores, pairs)
     contest.enter(OURS, partial(score, DecisionSafety()), pairs)
-    contest.enter(OURS_SAFE, partial(score, ours.safety), pairs)
+    if ours.safety.epsilon:
+        contest.enter(OURS_SAFE, partial(score, ours.safety), pairs)
     return contest
 
 

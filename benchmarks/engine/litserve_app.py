@@ -21,7 +21,7 @@ class Scorer(litserve.LitAPI):  # type: ignore[misc]  # where types are checked 
     def setup(self, device: str) -> None:
         """Load the model, in the process that runs it."""
         torch.set_num_threads(self._threads)
-        self._model = T5ForSequenceClassification.from_pretrained(self._checkpoint, dtype=torch.bfloat16)
+        self._model = T5ForSequenceClassification.from_pretrained(self._checkpoint, dtype="auto")
 
     def decode_request(self, request: dict[str, Any]) -> list[int]:
         """The ids of a pair."""

@@ -14,7 +14,7 @@ from benchmarks.engine.decisions import Decisions, decide
 from benchmarks.engine.litserve_peer import LitServePeer, litserve_peer
 from benchmarks.engine.pairs import LONGEST, pairs_of
 from benchmarks.engine.peers import best_batch_size
-from benchmarks.engine.shapes import in_bfloat16, random_t5, t5_config
+from benchmarks.engine.shapes import in_dtype, random_t5, t5_config
 from benchmarks.engine.workload import Workload
 from deployments.backends.t5.packed_t5 import PackedT5
 from deployments.backends.t5.t5_engine import T5Engine
@@ -45,7 +45,8 @@ class Result:
     threads: int
     rounds: int
     rows: Sequence[Row]
-    decisions: Decisions
+    decisions: Decisions | None
+    """None in float32, whose decisions need no second look."""
     fp64_error: float
     best_batch_size: int
     """Pairs a batch of the peers that were tuned by hand."""
@@ -60,7 +61,7 @@ class Result:
             self.fp64_error <= _WORST_FP64
             and fp32_error is not None
             and fp32_error <= _WORST_FP32
-            and self.decisions.are_right
+            and (self.decisions is None or self.decisions.are_right)
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,22 +72,23 @@ class Result:
 def measure(
     model: T5ForSequenceClassification,
     work: Workload,
+    dtype: torch.dtype,
     threads: int,
     seconds: float,
     *,
     with_litserve: bool,
 ) -> Result:
-    """Time all contestants in interleaved rounds; `model` is in float32."""
-    ours = T5Engine(model, max_tokens=LONGEST, dtype=torch.bfloat16, threads=threads)
-    decided = decide(ours, work.known, work.judged)
-    half = in_bfloat16(model)
-    best_size = best_batch_size(half, work.timed)
+    """Time all contestants in interleaved rounds: ours and its peers in `dtype`, `model` in float32."""
+    ours = T5Engine(model, max_tokens=LONGEST, dtype=dtype, threads=threads)
+    decided = None if dtype is torch.float32 else decide(ours, work.known, work.judged)
+    cast = in_dtype(model, dtype)
+    best_size = best_batch_size(cast, work.timed)
     server: AbstractContextManager[LitServePeer | None] = (
-        litserve_peer(half, threads, best_size) if with_litserve else nullcontext()
+        litserve_peer(cast, threads, best_size) if with_litserve else nullcontext()
     )
     with server as litserve:
-        contest = contest_of(model, half, ours, litserve, best_size, work.timed)
-        contest.contestants.append(products(model.config, threads))
+        contest = contest_of(model, cast, ours, litserve, best_size, work.timed)
+        contest.contestants.append(products(model.config, dtype, threads))
         rounds = contest.hold(seconds)
         http_share = litserve.http_share() if litserve else None
     return Result(

@@ -57,7 +57,7 @@ def _against_peers(by_name: dict[str, Row]) -> list[str]:
             f"({on_clock.name}), {ours.pairs_per_core_s / by_cpu.pairs_per_core_s:.2f} by CPU time "
             f"({by_cpu.name})"
             for name in (OURS, OURS_SAFE)
-            for ours in (by_name[name],)
+            if (ours := by_name.get(name))
         ),
     ]
 
@@ -79,6 +79,8 @@ def _litserve(http_share: float | None) -> str:
 
 def _decisions(result: Result) -> list[str]:
     decided = result.decisions
+    if decided is None:
+        return ["decisions: float32's own, no second look is needed"]
     return [
         f"{decided.pairs} decisions at {len(decided.thresholds)} thresholds: {decided.agreement:.2%} as "
         f"in float32, {decided.agreement_without_safety:.2%} without safety",

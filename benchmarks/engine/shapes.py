@@ -57,12 +57,14 @@ def random_t5(
     return classifier
 
 
-def in_bfloat16(model: T5ForSequenceClassification) -> T5ForSequenceClassification:
-    """The same classifier in bfloat16, made without a second copy in float32."""
-    with _default_dtype(torch.bfloat16):
-        half: Any = T5ForSequenceClassification(model.config)
-    half.load_state_dict(model.state_dict())
-    classifier: T5ForSequenceClassification = half.eval()
+def in_dtype(model: T5ForSequenceClassification, dtype: torch.dtype) -> T5ForSequenceClassification:
+    """The same classifier in another dtype, made without a second copy in float32."""
+    if model.dtype is dtype:
+        return model
+    with _default_dtype(dtype):
+        cast: Any = T5ForSequenceClassification(model.config)
+    cast.load_state_dict(model.state_dict())
+    classifier: T5ForSequenceClassification = cast.eval()
     return classifier
 
 

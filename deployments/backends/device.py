@@ -15,3 +15,10 @@ def torch_device(name: str) -> torch.device:
             f"this machine has no torch device {name}: set `device` to cpu, or to one it has"
         ) from error
     return device
+
+
+def has_bfloat16_products(device: torch.device) -> bool:
+    """Whether the device multiplies in bfloat16; a CPU that does not emulates it, many times slower."""
+    if device.type != "cpu":
+        return True
+    return any(has for name, has in torch.cpu.get_capabilities().items() if "bf16" in name)

@@ -15,7 +15,7 @@ from benchmarks.engine.pairs import pairs_of
 from benchmarks.engine.peers import one_by_one, padded_batch, tei_like, token_budget_sorted
 from benchmarks.engine.real_pairs import real_pairs
 from benchmarks.engine.serve_batch import ServeBatch
-from benchmarks.engine.shapes import in_bfloat16, random_t5, t5_config
+from benchmarks.engine.shapes import in_dtype, random_t5, t5_config
 from deployments.backends.t5.t5_engine import T5Engine
 
 CONFIG = t5_config(100, 32, 64, 2, 4, 8)
@@ -34,7 +34,7 @@ def test_every_peer_gives_the_reference_scores() -> None:
 def test_bfloat16_copy_has_the_rounded_weights_and_leaves_the_default_dtype() -> None:
     model = random_t5(CONFIG)
     rounded = {name: weight.bfloat16() for name, weight in model.state_dict().items()}
-    half = in_bfloat16(model).state_dict()
+    half = in_dtype(model, torch.bfloat16).state_dict()
     assert all(torch.equal(half[name], weight) for name, weight in rounded.items())
     assert torch.get_default_dtype() is torch.float32
 

@@ -17,6 +17,7 @@ from deployments.backends.evaluators.evaluator_manifest import (
     EvaluatorThresholds,
     load_manifest,
 )
+from deployments.backends.evaluators.scorer import load_scorer
 from deployments.backends.t5.t5_epsilon import measured_epsilon
 from deployments.backends.t5.t5_scorer import T5Scorer
 from deployments.settings import BatchingSettings, EvaluatorSettings
@@ -205,3 +206,15 @@ def test_epsilon_of_a_checkpoint_is_twice_its_largest_rounding_error(tmp_path: P
 def test_checkpoint_in_float32_has_no_epsilon_to_measure(folder: Path) -> None:
     with pytest.raises(SettingsError, match="only a t5 in bfloat16 is rounded"):
         measured_epsilon(EvaluatorSettings(model=str(folder)), [], 1)
+
+
+@pytest.mark.parametrize(("able", "dtype"), [(True, "bfloat16"), (False, "float32")])
+def test_bfloat16_is_used_where_the_cpu_multiplies_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, dtype: str
+) -> None:
+    folder = make_t5(tmp_path)
+    write_tiny_manifest(folder, EvaluatorKind.T5, dtype="bfloat16", epsilon=0.0)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": able})
+    scorer = load_scorer(EvaluatorSettings(model=str(folder)))
+    assert scorer.manifest.dtype == dtype
+    assert scorer.identity.endswith(dtype), "scores of another dtype are not taken from the cache"

@@ -1,10 +1,12 @@
 """The scorer: what every kind of retrieval evaluator offers its replica, and how one is loaded."""
 
+import logging
 from typing import Protocol
 
 import torch
 
 from deployments.backends.batching.pair_scorer import PairScorer
+from deployments.backends.device import has_bfloat16_products, torch_device
 from deployments.backends.evaluators.cross_encoder import CrossEncoder
 from deployments.backends.evaluators.embedding_evaluator import EmbeddingEvaluator
 from deployments.backends.evaluators.evaluator_manifest import (
@@ -15,6 +17,8 @@ from deployments.backends.evaluators.evaluator_manifest import (
 from deployments.backends.model_folder import model_folder
 from deployments.backends.t5.t5_scorer import T5Scorer
 from deployments.settings import EvaluatorSettings
+
+logger = logging.getLogger(__name__)
 
 
 class Scorer(PairScorer, Protocol):
@@ -35,7 +39,7 @@ def load_scorer(settings: EvaluatorSettings) -> Scorer:
     """
     torch.set_num_threads(settings.threads)
     folder = model_folder(settings.model)
-    manifest = load_manifest(folder)
+    manifest = _runnable(load_manifest(folder), torch_device(settings.device))
     match manifest.kind:
         case EvaluatorKind.T5:
             return T5Scorer(folder, manifest, settings)
@@ -43,3 +47,11 @@ def load_scorer(settings: EvaluatorSettings) -> Scorer:
             return CrossEncoder(folder, manifest, settings)
         case EvaluatorKind.EMBEDDING_HEAD:
             return EmbeddingEvaluator(folder, manifest, settings)
+
+
+def _runnable(manifest: EvaluatorManifest, device: torch.device) -> EvaluatorManifest:
+    """The manifest in the dtype that is fast on the device: float32 is also the more exact one."""
+    if manifest.dtype != "bfloat16" or has_bfloat16_products(device):
+        return manifest
+    logger.warning("%s runs in float32: this CPU only emulates bfloat16", manifest.evaluator_id)
+    return manifest.model_copy(update={"dtype": "float32"})
