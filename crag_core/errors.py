@@ -5,6 +5,8 @@ CragError
 ├── InvalidTimeout         the time limit is not a positive, finite number of seconds
 ├── PromptTooLong          the question alone does not fit the generator's window
 ├── PipelineNotConfigured  no such pipeline in this application
+├── ExplanationsNotConfigured  this application explains no scores
+├── AnswerNotFound         no answer of that id is recorded
 ├── QualityBelowMinimum    the evidence is weaker than the caller accepts
 ├── Overloaded             too much work is waiting; try again later
 ├── NotReady               the application is still starting
@@ -60,6 +62,18 @@ class PipelineNotConfigured(CragError):
     """The pipeline asked for is not part of this application."""
 
     code = "pipeline_not_configured"
+
+
+class ExplanationsNotConfigured(CragError):
+    """This application explains no scores."""
+
+    code = "explanations_not_configured"
+
+
+class AnswerNotFound(CragError):
+    """No answer of that id is recorded, or none with that document."""
+
+    code = "answer_not_found"
 
 
 class QualityBelowMinimum(CragError):

@@ -68,7 +68,7 @@ def excerpt(document: Document, max_words: int) -> Strip:
     text = document.text
     start, end = _trimmed(text, (0, len(text)))
     if word_count(text) > max_words:
-        limit = list(islice(_units(text), max_words))[-1][1]
+        limit = list(islice(word_spans(text), max_words))[-1][1]
         ends = [stop for _, stop in sentence_spans(text[:limit])]
         end = ends[-2] if len(ends) > 1 else limit
     return Strip(text[start:end], document.id, start, end)
@@ -155,7 +155,8 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _UNIT = re.compile(rf"[{_IDEOGRAPHS}]{{1,2}}|[{_UNSPACED}]{{1,4}}|[^\s{_IDEOGRAPHS}{_UNSPACED}]{{1,30}}")
 
 
-def _units(text: str) -> Iterator[Span]:
+def word_spans(text: str) -> Iterator[Span]:
+    """Words as code-point spans; in scripts without spaces every two or four characters are one."""
     return (unit.span() for unit in _UNIT.finditer(text))
 
 
@@ -200,7 +201,7 @@ def _cut_long(text: str, span: Span, max_words: int) -> Iterator[Span]:
     if word_count(text[span[0] : span[1]]) <= max_words:
         yield span
         return
-    units = [(span[0] + start, span[0] + end) for start, end in _units(text[span[0] : span[1]])]
+    units = [(span[0] + start, span[0] + end) for start, end in word_spans(text[span[0] : span[1]])]
     for first in range(0, len(units), max_words):
         yield units[first][0], units[min(first + max_words, len(units)) - 1][1]
 

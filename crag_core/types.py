@@ -54,6 +54,7 @@ class Stage(StrEnum):
     RETRIEVE_PAIRS = "retrieve_pairs"
     EXTRACT = "extract"
     GENERATE = "generate"
+    EXPLAIN = "explain"
 
 
 class Reason(StrEnum):

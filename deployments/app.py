@@ -14,6 +14,7 @@ from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.clients import (
     AtomicQARetrieverClient,
     EvaluatorClient,
+    ExplainClient,
     GeneratorClient,
     HopReaderClient,
     PipelineClient,
@@ -24,6 +25,7 @@ from deployments.clients import (
 from deployments.compact_graph import CompactGraph
 from deployments.crag_graph import CragGraph
 from deployments.evaluator import Evaluator
+from deployments.explain_graph import ExplainGraph
 from deployments.generator import Generator
 from deployments.hop_reader import HopReader
 from deployments.ingress import Ingress
@@ -93,6 +95,7 @@ def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None)
     bound = hosting.bound
     retriever = RetrieverClient(bound(leaves.retriever, settings.retriever))
     evaluator = EvaluatorClient(bound(leaves.evaluator, settings.evaluator))
+    explainer = settings.explain and ExplainClient(bound(ExplainGraph, evaluator, settings.explain))
     mediawiki = settings.searcher.mediawiki
     budget = mediawiki and hosting.search_budget(mediawiki)
     searcher = bound(leaves.searcher, settings.searcher, budget, secret(MEDIAWIKI_TOKEN))
@@ -127,6 +130,7 @@ def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None)
         settings.crag.searching,
         settings.api,
         compact,
+        explainer,
         secret(API_KEYS),
     )
 

@@ -17,14 +17,15 @@ from benchmarks.load.command import load
 from benchmarks.quality.command import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
+from deployments.asking import DEFAULT_URL, KeyOption, UrlOption, posted
 from deployments.compact_commands import compact
 from deployments.config_commands import config
+from deployments.explain_commands import explain
 from deployments.key_commands import key
 from deployments.settings import PageText, Pooling
 from deployments.terminal import (
     JsonFlag,
     err,
-    fail,
     out,
     print_answer,
     print_findings,
@@ -46,15 +47,12 @@ app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
 app.add_typer(compact, name="compact")
+app.add_typer(explain, name="explain")
 app.add_typer(key, name="key")
 app.add_typer(config, name="config")
 app.command()(quality)
 app.command()(load)
 
-DEFAULT_URL = "http://127.0.0.1:8000"
-KeyOption = Annotated[
-    str | None, typer.Option(envvar="CRAG_API_KEY", help="The server's API key.", show_envvar=True)
-]
 Files = Annotated[
     list[Path], typer.Argument(help="JSON lines; .gz or .bz2.", exists=True, dir_okay=False)
 ]
@@ -103,7 +101,7 @@ def serve(
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
-    url: Annotated[str, typer.Option(help="Where the server is.")] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
     pipeline: Annotated[PipelineName, typer.Option(help="Which pipeline answers.")] = PipelineName.CRAG,
     timeout_s: Annotated[float, typer.Option(help="Seconds to wait.", min=0.1)] = 60.0,
     api_key: KeyOption = None,
@@ -111,7 +109,7 @@ def ask(
 ) -> None:
     """Ask a running server."""
     body = {"question": question, "pipeline": pipeline, "timeout_s": timeout_s}
-    answer = _post(url.rstrip("/"), "/v1/answer", body, timeout_s + 5, api_key)
+    answer = posted(url, "/v1/answer", body, timeout_s + 5, api_key)
     if as_json:
         out.print_json(data=answer)
     else:
@@ -121,7 +119,7 @@ def ask(
 @app.command()
 def search(
     text: Annotated[str, typer.Argument(help="A question.")],
-    url: Annotated[str, typer.Option(help="Where the server is.")] = DEFAULT_URL,
+    url: UrlOption = DEFAULT_URL,
     is_query: Annotated[
         bool, typer.Option("--query", help="Search for the text as it is, and make no queries of it.")
     ] = False,
@@ -132,7 +130,7 @@ def search(
 ) -> None:
     """Show which pages a running server finds for a question, and how."""
     body = {"query" if is_query else "question": text, "limit": limit}
-    found = _post(url.rstrip("/"), "/v1/search", body, timeout_s, api_key)
+    found = posted(url, "/v1/search", body, timeout_s, api_key)
     if as_json:
         out.print_json(data=found)
     else:
@@ -254,26 +252,6 @@ def doctor(
         print_findings(findings)
     if not all(finding.well for finding in findings):
         raise typer.Exit(1)
-
-
-def _post(
-    url: str, path: str, body: Mapping[str, Any], timeout_s: float, api_key: str | None
-) -> dict[str, Any]:
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    try:
-        response = httpx.post(f"{url}{path}", json=body, timeout=timeout_s, headers=headers)
-    except httpx.ConnectError:
-        fail(f"no server answers at {url}: start one with `crag serve configs/embedded.yaml`")
-    except httpx.HTTPError as error:
-        fail(f"the request to {url} failed: {error}")
-    try:
-        reply: dict[str, Any] = response.json()
-        refusal = reply.get("error")
-    except (ValueError, AttributeError):
-        fail(f"{url} answered HTTP {response.status_code}, and not as this server does")
-    if refusal is not None:
-        fail(f"{response.status_code} {refusal['code']}: {refusal['message']}")
-    return reply
 
 
 def _build(files: list[Path], folder: Path, as_json: bool, **how: Any) -> None:

@@ -25,6 +25,7 @@ from ray.serve.handle import DeploymentHandle
 from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredPair
 from crag_core.context import RequestContext
 from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
+from crag_core.explaining import ExplainAsk, Explanation, InputPieces
 from crag_core.protocols import Ask, Evaluation, SearchResult
 from crag_core.queries.plan import Sought
 from crag_core.types import (
@@ -36,6 +37,7 @@ from crag_core.types import (
     PipelineName,
     Prompt,
     Sampling,
+    Score,
     Stage,
 )
 from deployments.backends.wikipedia.budget import (
@@ -50,8 +52,11 @@ from deployments.backends.wikipedia.budget import (
 )
 from deployments.messages import (
     EvaluateRequest,
+    ExplainRequest,
     ExtractRequest,
     GenerateRequest,
+    MaskedRequest,
+    PiecesRequest,
     PipelineRequest,
     ReadRequest,
     RetrievePairsRequest,
@@ -109,6 +114,20 @@ class EvaluatorClient:
         method = self.handle.options(method_name="evaluate", session_id=session_id)
         evaluation: Evaluation = await _call(ctx, Stage.EVALUATE, method, request)
         return evaluation
+
+    async def pieces(self, ctx: RequestContext, question: str, passage: Passage) -> InputPieces:
+        """What the evaluator reads of a pair, piece by piece."""
+        request = PiecesRequest(WireContext.of(ctx), question, passage)
+        read: InputPieces = await _call(ctx, Stage.EXPLAIN, self.handle.pieces, request)
+        return read
+
+    async def evaluate_masked(
+        self, ctx: RequestContext, question: str, passage: Passage, kept: Sequence[int]
+    ) -> Sequence[Score]:
+        """One score per set of kept pieces, in order."""
+        request = MaskedRequest(WireContext.of(ctx), question, passage, tuple(kept))
+        scores: Sequence[Score] = await _call(ctx, Stage.EXPLAIN, self.handle.evaluate_masked, request)
+        return scores
 
 
 @dataclass(frozen=True)
@@ -198,6 +217,19 @@ class PipelineClient:
         """Pieces of the answer, then the Answer."""
         request = PipelineRequest(WireContext.of(ctx), self.pipeline, ask)
         return _stream(ctx, self.pipeline, self.handle.stream, request)
+
+
+@dataclass(frozen=True)
+class ExplainClient:
+    """An Explainer in another process."""
+
+    handle: DeploymentHandle[Any]
+
+    async def explain(self, ctx: RequestContext, ask: ExplainAsk) -> Explanation:
+        """The explanation of one question and passage."""
+        request = ExplainRequest(WireContext.of(ctx), ask)
+        explanation: Explanation = await _call(ctx, Stage.EXPLAIN, self.handle.explain, request)
+        return explanation
 
 
 class SearchBudgetClient:

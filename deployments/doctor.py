@@ -148,6 +148,9 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
     pipeline = settings.searcher.entity_model
     if pipeline is not None:
         yield _looked("entity model", lambda: SpacyEntities(pipeline), pipeline)
+    finder = settings.explain and settings.explain.entities
+    if finder:
+        yield _looked("entities of explanations", lambda: SpacyEntities(finder), finder)
     compact = settings.compact
     if compact is not None:
         base, reader = compact.knowledge_base, compact.reader

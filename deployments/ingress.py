@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from crag_core.explaining import Explainer
 from crag_core.protocols import Evaluator, Pipeline, Retriever, Searcher
 from crag_core.searching import KnowledgeSearch
 from crag_core.settings import SearchingSettings
 from crag_core.types import PipelineName
 from deployments.api.access import access_for
 from deployments.api.app import create_api
+from deployments.api.explain import NothingExplained
 from deployments.api.keys import Keys
 from deployments.api.services import Services
 from deployments.observability.answer_metrics import AnswerMetrics
@@ -36,6 +38,7 @@ class Ingress:
         settings: ApiSettings,
         compact: CompactStages | None = None,
         given_keys: SecretStr | None = None,
+        explainer: Explainer | None = None,
     ) -> None:
         """Reads the API keys; raises SettingsError when one is needed and there is none."""
         redact_logs()
@@ -51,6 +54,7 @@ class Ingress:
             metrics=gather_metrics,
             observer=AnswerMetrics(meter()),
             access=access_for(settings.access, self._keys, is_outside=listens_outside_loopback()),
+            explainer=explainer or NothingExplained(),
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:  # Serve calls it by this name

@@ -8,6 +8,7 @@ from typing import Self
 
 from crag_core.compact.types import Reading, Rewriting
 from crag_core.context import Lane, RequestContext
+from crag_core.explaining import ExplainAsk
 from crag_core.protocols import Ask
 from crag_core.queries.plan import Sought
 from crag_core.types import Document, DocumentSource, Passage, PipelineName, Prompt, Sampling
@@ -56,6 +57,33 @@ class EvaluateRequest:
     context: WireContext
     question: str
     passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PiecesRequest:
+    """To the evaluator: what it reads of one question and passage."""
+
+    context: WireContext
+    question: str
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedRequest:
+    """To the evaluator: one question and passage, and which pieces are kept in each input."""
+
+    context: WireContext
+    question: str
+    passage: Passage
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRequest:
+    """To the graph of explanations."""
+
+    context: WireContext
+    ask: ExplainAsk
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,16 @@ class BatchingSettings(Settings):
         description="Predicted device time of a batch of the lanes `batch` and `explain`, which is "
         "what an interactive pair may have to wait for one.",
     )
+    explain_share: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Share of the device's time that explanations may take while answers are made, "
+        "which may share its card or its cores; all of it else.",
+    )
+    answer_lasts_s: float = Field(
+        5.0, ge=0, description="An answer is taken to be in the making so long after its last score."
+    )
     cached_scores: int = Field(50_000, ge=0, description="Scores kept for repeated pairs; 0 keeps none.")
     stalled_after_s: float = Field(
         60.0, gt=0, description="A device that shows no progress for so long is reported as unhealthy."
@@ -251,6 +261,17 @@ class CompactAppSettings(Settings):
     )
 
 
+class ExplainSettings(Settings):
+    """Explanations of the evaluator's scores."""
+
+    entities: str | None = Field(
+        None,
+        description="Folder or installed package of a spaCy pipeline with `ner`, which finds names "
+        "beside those that the rules find; null takes the rules alone.",
+    )
+    remembered: int = Field(1_000, ge=0, description="Explanations kept for pairs that come again.")
+
+
 class MediaWikiSettings(Settings):
     """A MediaWiki's Action API."""
 
@@ -382,6 +403,15 @@ class ApiSettings(Settings):
     max_rerank_documents: int = Field(
         10_000, ge=1, le=10_000, description="Documents of one rerank request."
     )
+    max_explained_characters: int = Field(
+        20_000, ge=1, description="Characters of a passage whose score is explained."
+    )
+    max_explain_evaluations: int = Field(
+        4_096, ge=16, description="Masked inputs that one explanation may ask for."
+    )
+    default_explain_evaluations: int = Field(
+        512, ge=16, description="Masked inputs of an explanation that asks for no number, at most."
+    )
     max_body_bytes: int = Field(8_000_000, ge=1_000, description="Bytes of a request's body.")
     max_body_s: float = Field(30.0, gt=0, description="Seconds in which a body must have arrived.")
     default_timeout_s: float = Field(60.0, gt=0, description="Deadline of a request that names none.")
@@ -400,6 +430,9 @@ class AppSettings(Settings):
     searcher: SearcherSettings = Field(description="Knowledge searching.")
     compact: CompactAppSettings | None = Field(
         None, description="Pipeline `compact`; null leaves it out."
+    )
+    explain: ExplainSettings | None = Field(
+        None, description="Explanations of scores; null leaves them out."
     )
     api: ApiSettings = Field(default_factory=ApiSettings, description="The HTTP API.")
 

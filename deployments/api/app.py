@@ -11,6 +11,7 @@ from fastapi.security import HTTPBearer
 from deployments.api import errors, routes
 from deployments.api.access import CheckKey
 from deployments.api.answering import Answering
+from deployments.api.explain import explain_routes
 from deployments.api.health import health_routes
 from deployments.api.limits import RequestLimits
 from deployments.api.native import native_routes
@@ -61,6 +62,7 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
         openai_routes(answering),
         rerank_routes(services.evaluator, settings),
         search_routes(services.search, settings),
+        explain_routes(services.explainer, services.recorded, settings),
     ):
         api.include_router(router, dependencies=[_KEY])
     api.include_router(health_routes(services.readiness, services.metrics))
@@ -79,6 +81,7 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
             "models": routes.MODELS,
             "rerank": routes.RERANK,
             "search": routes.SEARCH,
+            "explain": routes.EXPLAIN,
             "ready": routes.READY,
         }
 

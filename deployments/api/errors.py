@@ -32,6 +32,8 @@ STATUS_OF: Mapping[type[errors.CragError], HTTPStatus] = {
     errors.InvalidTimeout: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PromptTooLong: HTTPStatus.BAD_REQUEST,
     errors.PipelineNotConfigured: HTTPStatus.NOT_FOUND,
+    errors.ExplanationsNotConfigured: HTTPStatus.NOT_FOUND,
+    errors.AnswerNotFound: HTTPStatus.NOT_FOUND,
     errors.QualityBelowMinimum: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.Overloaded: HTTPStatus.TOO_MANY_REQUESTS,
     errors.NotReady: HTTPStatus.SERVICE_UNAVAILABLE,

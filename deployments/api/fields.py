@@ -72,7 +72,8 @@ def _header_seconds(text: str) -> float:
     return _seconds(number)
 
 
-def _as_object(document: object) -> object:
+def as_document(document: object) -> object:
+    """A bare text is a document of that text."""
     return {"text": document} if isinstance(document, str) else document
 
 
@@ -108,7 +109,7 @@ class GivenDocument(RequestModel):
 GivenDocuments = tuple[
     Annotated[
         GivenDocument,
-        BeforeValidator(_as_object, json_schema_input_type=str | GivenDocument),
+        BeforeValidator(as_document, json_schema_input_type=str | GivenDocument),
     ],
     ...,
 ]

@@ -3,10 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from crag_core.explaining import Explainer
 from crag_core.protocols import Evaluator, Pipeline
 from crag_core.searching import KnowledgeSearch
 from crag_core.types import PipelineName
 from deployments.api.access import Access
+from deployments.api.explain import NothingExplained, NothingRecorded, RecordedPairs
 from deployments.api.health import Readiness
 from deployments.api.observing import AnswerObserver
 
@@ -22,3 +24,5 @@ class Services:
     metrics: Callable[[], Awaitable[str]]
     observer: AnswerObserver
     access: Access = field(default_factory=Access)
+    explainer: Explainer = field(default_factory=NothingExplained)
+    recorded: RecordedPairs = field(default_factory=NothingRecorded)

@@ -14,7 +14,7 @@ from transformers import AutoModel
 from crag_core.errors import SettingsError
 from deployments.backends.device import torch_device
 from deployments.backends.model_folder import fingerprint, model_folder
-from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
+from deployments.backends.tokenization import Located, TextTokenizer, Tokens, pack, padded
 from deployments.settings import EncoderSettings, Pooling
 
 Embeddings = NDArray[np.float32]
@@ -79,6 +79,15 @@ class DenseEncoder:
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """The inputs for the texts, in order, cut at `max_tokens`."""
         return self._tokenizer.encode(texts, self.settings.max_tokens)
+
+    def locate(self, text: str) -> Located:
+        """The input for a text, with the code points that each of its ids stands for."""
+        return self._tokenizer.locate(text, self.settings.max_tokens)
+
+    @property
+    def mask_id(self) -> int:
+        """The id of the vocabulary's mask, or of what comes nearest."""
+        return self._tokenizer.mask_id
 
     def embed(self, inputs: Sequence[Tokens]) -> Embeddings:
         """Embeddings [inputs, dimension] in the order of the inputs."""

@@ -29,6 +29,17 @@ class Tokens(NamedTuple):
     is_empty: bool
 
 
+class Located(NamedTuple):
+    """A model input, and for each of its ids the text and code points it stands for.
+
+    A place is `(text, start, end)`, where `text` is 0, or 1 for the second of a pair; `None` is an id
+    that the tokenizer's template added.
+    """
+
+    tokens: Tokens
+    places: list[tuple[int, int, int] | None]
+
+
 class TextTokenizer:
     """A model's own fast tokenizer, for texts that nobody has checked.
 
@@ -52,6 +63,9 @@ class TextTokenizer:
         self.vocabulary_size: int = backend.get_vocab_size()
         special = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
         self._special_ids = special.union(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        self.mask_id: int = next(
+            i for i in (tokenizer.mask_token_id, tokenizer.unk_token_id, self.pad_id) if i is not None
+        )
 
     def encode(self, texts: Sequence[str], max_tokens: int) -> list[Tokens]:
         """One input per text, the end of a long text cut off."""
@@ -82,6 +96,32 @@ class TextTokenizer:
             _leave_room(room, len(passage.ids), max_tokens)
         return [self._finish(question, passage, room) for passage in passages]
 
+    def locate(self, text: str, max_tokens: int) -> Located:
+        """The input of `encode`, with the place of each id."""
+        (body,) = self._bodies([text])
+        return self._located(body, None, max_tokens - self._backend.num_special_tokens_to_add(False))
+
+    def locate_pair(self, first: str, second: str, max_tokens: int) -> Located:
+        """The input of `encode_pairs`, with the place of each id."""
+        question, passage = self._bodies([first, second])
+        room = max_tokens - self._backend.num_special_tokens_to_add(True) - len(question.ids)
+        return self._located(question, passage, room)
+
+    def _located(self, body: Encoding, pair: Encoding | None, room: int) -> Located:
+        tokens = self._finish(body, pair, room)
+        whole = self._backend.post_process(body, pair)
+        own = [i for i, is_added in enumerate(whole.special_tokens_mask) if not is_added]
+        text_of = {i: int(number >= len(body.ids)) for number, i in enumerate(own)}
+        places = [(text_of[i], *whole.offsets[i]) if i in text_of else None for i in self._kept(whole)]
+        return Located(tokens, places)
+
+    def sentinel_ids(self) -> tuple[int, ...]:
+        """The ids of T5's `<extra_id_0>` and so on, in that order; empty for other vocabularies."""
+        found: list[int] = []
+        while (i := self._backend.token_to_id(f"<extra_id_{len(found)}>")) is not None:
+            found.append(i)
+        return tuple(found)
+
     def _bodies(self, texts: Sequence[str]) -> list[Encoding]:
         """Encodings without special tokens; lone surrogates, which are no text, become `?`."""
         readable = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
@@ -98,15 +138,19 @@ class TextTokenizer:
         if truncated:
             last.truncate(room)
         whole = self._backend.post_process(body, pair)
-        # A unigram vocabulary spells special tokens too, whatever `encode_special_tokens` says.
-        kept = [
-            (token, kind)
-            for token, kind, is_added in zip(
-                whole.ids, whole.type_ids, whole.special_tokens_mask, strict=True
+        ids, kinds, kept = whole.ids, whole.type_ids, self._kept(whole)
+        return Tokens([ids[i] for i in kept], [kinds[i] for i in kept], truncated, is_empty)
+
+    def _kept(self, whole: Encoding) -> list[int]:
+        """All but the special tokens that a unigram vocabulary spells in a text, whatever
+        `encode_special_tokens` says."""
+        return [
+            position
+            for position, (token, is_added) in enumerate(
+                zip(whole.ids, whole.special_tokens_mask, strict=True)
             )
             if is_added or token not in self._special_ids
         ]
-        return Tokens([i for i, _ in kept], [kind for _, kind in kept], truncated, is_empty)
 
 
 def pack(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:

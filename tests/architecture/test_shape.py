@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(
     path
-    for package in ("crag_core", "deployments", "benchmarks", "training")
+    for package in ("crag_core", "deployments", "explainability", "benchmarks", "training")
     for path in (ROOT / package).rglob("*.py")
 )
 CORE = [

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from crag_core.baselines import NoRetrieval, Rag
 from crag_core.crag import Crag
+from crag_core.explaining import Explainer
 from crag_core.generation import AnswerWriter
 from crag_core.protocols import Pipeline
 from crag_core.searching import KnowledgeSearch
@@ -16,6 +17,7 @@ from crag_core.settings import CragSettings, SearchingSettings
 from crag_core.types import Document, PipelineName
 from deployments.api.access import Access
 from deployments.api.app import Services, create_api
+from deployments.api.explain import NothingExplained
 from deployments.api.health import StageState
 from deployments.api.observing import Observation
 from deployments.settings import ApiSettings
@@ -77,6 +79,7 @@ class Application:
     settings: ApiSettings = field(default_factory=ApiSettings)
     access: Access = field(default_factory=Access)
     pipelines: Mapping[PipelineName, Pipeline] | None = None
+    explainer: Explainer = field(default_factory=NothingExplained)
 
     def api(self) -> FastAPI:
         services = Services(
@@ -87,6 +90,7 @@ class Application:
             fake_metrics,
             self.observer,
             self.access,
+            self.explainer,
         )
         return create_api(services, self.settings)
 

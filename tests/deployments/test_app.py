@@ -49,7 +49,9 @@ def test_a_config_places_every_deployment_and_builds_the_application(path: Path)
     config = load_config(path)
     (application,) = config.applications
     assert application.import_path == "deployments.app:build_app"
-    expected = DEPLOYMENTS | (COMPACT if app_settings(config).compact else set())
+    settings = app_settings(config)
+    expected = DEPLOYMENTS | (COMPACT if settings.compact else set())
+    expected |= {"ExplainGraph"} if settings.explain else set()
     assert {deployment.name for deployment in application.deployments} == expected
     build_app(args_of(path))
 

@@ -33,6 +33,7 @@ def config_with(tmp_path: Path, **args: Any) -> Path:
     settings["compact"]["knowledge_base"]["index"] = str(ROOT / ".indexes/sample-pairs")
     settings["compact"]["knowledge_base"]["encoder"]["model"] = str(ROOT / ".models/all-minilm-l6-v2")
     settings["compact"]["reader"]["entities"] = str(ROOT / ".models/en-core-web-sm")
+    settings["explain"]["entities"] = str(ROOT / ".models/en-core-web-sm")
     for name, changes in args.items():
         settings[name] = {**settings.get(name, {}), **changes}
     path = tmp_path / "config.yaml"

@@ -2,6 +2,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -29,7 +30,9 @@ class FakeTokenizer:
 async def started(
     tokenizer: FakeTokenizer, thread: PrepareThread, question: str
 ) -> asyncio.Task[object]:
-    task: asyncio.Task[object] = asyncio.create_task(thread.prepare(question, [Passage("p")]))
+    task: asyncio.Task[object] = asyncio.create_task(
+        thread.prepare(partial(tokenizer.prepare, question), [Passage("p")])
+    )
     await asyncio.sleep(0)
     while not tokenizer.questions:  # noqa: ASYNC110 - the thread tells nobody that it has begun
         await asyncio.sleep(0.001)
@@ -38,9 +41,12 @@ async def started(
 
 async def test_what_arrives_while_the_thread_is_busy_is_prepared_in_order() -> None:
     tokenizer = FakeTokenizer()
-    thread = PrepareThread(tokenizer.prepare)
+    thread = PrepareThread()
     first = await started(tokenizer, thread, "q0")
-    others = [asyncio.create_task(thread.prepare(f"q{i}", [Passage("p")])) for i in range(1, 200)]
+    others = [
+        asyncio.create_task(thread.prepare(partial(tokenizer.prepare, f"q{i}"), [Passage("p")]))
+        for i in range(1, 200)
+    ]
     await asyncio.sleep(0)
     tokenizer.gate.set()
     prepared = await asyncio.gather(first, *others)
@@ -51,10 +57,10 @@ async def test_what_arrives_while_the_thread_is_busy_is_prepared_in_order() -> N
 
 async def test_nothing_is_prepared_for_a_caller_that_has_left() -> None:
     tokenizer = FakeTokenizer()
-    thread = PrepareThread(tokenizer.prepare)
+    thread = PrepareThread()
     first = await started(tokenizer, thread, "first")
-    leaver = asyncio.create_task(thread.prepare("leaver", [Passage("p")]))
-    stayer = asyncio.create_task(thread.prepare("stayer", [Passage("p")]))
+    leaver = asyncio.create_task(thread.prepare(partial(tokenizer.prepare, "leaver"), [Passage("p")]))
+    stayer = asyncio.create_task(thread.prepare(partial(tokenizer.prepare, "stayer"), [Passage("p")]))
     await asyncio.sleep(0)
     leaver.cancel()
     await asyncio.wait([leaver])
@@ -67,17 +73,17 @@ async def test_nothing_is_prepared_for_a_caller_that_has_left() -> None:
 async def test_a_passage_that_is_lost_is_an_error() -> None:
     tokenizer = FakeTokenizer()
     tokenizer.gate.set()
-    thread = PrepareThread(tokenizer.prepare)
+    thread = PrepareThread()
     with pytest.raises(EvaluationFailed, match="1 passages were prepared as 0 pairs"):
-        await thread.prepare("short", [Passage("p")])
+        await thread.prepare(partial(tokenizer.prepare, "short"), [Passage("p")])
     thread.close()
 
 
 async def test_closing_fails_those_who_wait_and_finishes_what_runs() -> None:
     tokenizer = FakeTokenizer()
-    thread = PrepareThread(tokenizer.prepare)
+    thread = PrepareThread()
     running = await started(tokenizer, thread, "running")
-    waits = asyncio.create_task(thread.prepare("waits", [Passage("p")]))
+    waits = asyncio.create_task(thread.prepare(partial(tokenizer.prepare, "waits"), [Passage("p")]))
     await asyncio.sleep(0)
     thread.close()
     tokenizer.gate.set()
@@ -85,4 +91,4 @@ async def test_closing_fails_those_who_wait_and_finishes_what_runs() -> None:
     with pytest.raises(StageUnavailable):
         await waits
     with pytest.raises(StageUnavailable):
-        await thread.prepare("late", [Passage("p")])
+        await thread.prepare(partial(tokenizer.prepare, "late"), [Passage("p")])

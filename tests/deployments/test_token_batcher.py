@@ -404,3 +404,63 @@ async def test_random_cancellation_leaves_nothing_stuck() -> None:
         await eventually(lambda: batcher.stats().in_flight == 0)
         assert batcher.stats().dropped_abandoned > 0
         assert await batcher.evaluate(context(), "after", texts("alive"))
+
+
+async def test_explanations_rest_while_answers_are_made_and_not_otherwise() -> None:
+    """Of the pairs of one explanation, those of an answer that comes meanwhile go first."""
+    scorer = FakeScorer(seconds_per_batch=0.002)
+    options = {"max_tokens_per_batch": 64, "explain_share": 0.02, "answer_lasts_s": 0.3}
+    async with batching(scorer, **options) as batcher:
+        explained = asyncio.create_task(
+            batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(40, "explained pair number"))
+        )
+        await eventually(lambda: len(scorer.batches) >= 3)
+        await batcher.evaluate(context(), "question", texts("an answer"))
+        begun = len(scorer.batches)
+        await batcher.evaluate(context(), "question", texts("another answer"))
+        assert len(scorer.batches) - begun <= 3, "explanations took turns between two answers"
+        scored = await explained
+        assert [passage.score for passage in scored] == [
+            score_of(passage.text) for passage in numbered(40, "explained pair number")
+        ]
+
+
+async def test_a_resting_explanation_is_no_stall() -> None:
+    scorer = FakeScorer(seconds_per_batch=0.01)
+    options = {"max_tokens_per_batch": 64, "explain_share": 0.01, "stalled_after_s": 0.05}
+    async with batching(scorer, **options) as batcher:
+        await batcher.evaluate(context(), "question", texts("an answer"))
+        explained = asyncio.create_task(
+            batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(10, "explained pair number"))
+        )
+        await eventually(lambda: len(scorer.batches) >= 2)
+        await eventually(lambda: batcher.stats().waiting > 0 and batcher._running is None)
+        await asyncio.sleep(0.1)
+        batcher.raise_if_stalled()
+        explained.cancel()
+        await asyncio.wait([explained])
+
+
+async def test_explanations_push_no_answers_scores_out_of_the_cache() -> None:
+    scorer = FakeScorer()
+    async with batching(scorer, cached_scores=5) as batcher:
+        await batcher.evaluate(context(), "question", texts("an answer"))
+        await batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(20))
+        begun = len(scorer.batches)
+        await batcher.evaluate(context(), "question", texts("an answer"))
+        assert len(scorer.batches) == begun
+
+
+async def test_a_cancelled_explanation_leaves_nothing_behind() -> None:
+    scorer = FakeScorer()
+    async with batching(scorer, max_tokens_per_batch=64) as batcher:
+        running = await busy(batcher, scorer)
+        explained = asyncio.create_task(
+            batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(40))
+        )
+        await eventually(lambda: batcher.stats().waiting > 0)
+        explained.cancel()
+        await asyncio.wait([explained])
+        await waiting(batcher, 0)
+        scorer.gate.set()
+        await running

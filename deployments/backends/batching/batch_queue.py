@@ -55,6 +55,11 @@ class BatchQueue:
         return (caller for lane in Lane for caller in self._lanes[lane])
 
     @property
+    def next_lane(self) -> Lane | None:
+        """The most urgent lane where anything waits."""
+        return next((lane for lane in Lane if self._lanes[lane]), None)
+
+    @property
     def in_flight(self) -> int:
         """Different pairs waiting or running."""
         return len(self._jobs)
@@ -100,7 +105,7 @@ class BatchQueue:
 
     def take(self, limit_of: Callable[[Lane], Limit], now_s: float) -> Batch | None:
         """The next batch, its pairs running from now on; None when nothing waits."""
-        lane = next((lane for lane in Lane if self._lanes[lane]), None)
+        lane = self.next_lane
         if lane is None:
             return None
         candidates = dict.fromkeys(self._window(lane))

@@ -5,41 +5,43 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from crag_core.errors import CragError, EvaluationFailed, StageUnavailable
-from crag_core.types import Passage
 from deployments.backends.batching.pair_scorer import PreparedPair
 
-_PASSAGES_AT_ONCE = 64
+_ITEMS_AT_ONCE = 64
 """Passages handed to the thread in one go: a hand-over costs as much as several passages."""
 
+Item = TypeVar("Item")
+"""What a pair is made of, such as a passage of a question."""
+
 Prepared = Sequence[PreparedPair | None]
-Prepare = Callable[[str, Sequence[Passage]], Prepared]
+Prepare = Callable[[Sequence[Item]], Prepared]
 
 
 @dataclass(slots=True)
 class _Order:
-    question: str
-    passages: Sequence[Passage]
+    prepare: Prepare[Any]
+    items: Sequence[Any]
     prepared: asyncio.Future[Prepared]
 
 
 class PrepareThread:
     """Runs the scorer's first step off the event loop; like a batch, formed when the thread is free."""
 
-    def __init__(self, prepare: Prepare) -> None:
-        self._prepare = prepare
+    def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare")
         self._orders: deque[_Order] = deque()
         self._is_busy = False
         self._is_closed = False
 
-    async def prepare(self, question: str, passages: Sequence[Passage]) -> Prepared:
-        """One entry per passage, in order.
+    async def prepare(self, prepare: Prepare[Item], items: Sequence[Item]) -> Prepared:
+        """One entry per item, in order, as `prepare` makes them.
 
         Raises the scorer's own CragError, else EvaluationFailed, and StageUnavailable once closed.
         """
-        order = _Order(question, passages, asyncio.get_running_loop().create_future())
+        order = _Order(prepare, items, asyncio.get_running_loop().create_future())
         self._orders.append(order)
         self._start()
         return await order.prepared
@@ -57,15 +59,15 @@ class PrepareThread:
                 _settle(order, StageUnavailable("the retrieval evaluator is shutting down"))
             self._orders.clear()
         chosen: list[_Order] = []
-        room = _PASSAGES_AT_ONCE
+        room = _ITEMS_AT_ONCE
         while self._orders and not self._is_busy and room > 0:
             order = self._orders.popleft()
             if not order.prepared.done():  # else its caller has left
                 chosen.append(order)
-                room -= len(order.passages)
+                room -= len(order.items)
         if chosen:
             self._is_busy = True
-            done = asyncio.get_running_loop().run_in_executor(self._executor, self._prepare_all, chosen)
+            done = asyncio.get_running_loop().run_in_executor(self._executor, _prepare_all, chosen)
             done.add_done_callback(lambda done: self._finish(chosen, done.result()))
 
     def _finish(self, orders: Sequence[_Order], outcomes: Sequence[Prepared | CragError]) -> None:
@@ -74,23 +76,23 @@ class PrepareThread:
         for order, outcome in zip(orders, outcomes, strict=True):
             _settle(order, outcome)
 
-    def _prepare_all(self, orders: Sequence[_Order]) -> list[Prepared | CragError]:
-        return [self._outcome(order) for order in orders]
 
-    def _outcome(self, order: _Order) -> Prepared | CragError:
-        try:
-            prepared = self._prepare(order.question, order.passages)
-        except CragError as error:
-            return error
-        except BaseException as error:  # a panic in native code too: only this caller may fail
-            failed = EvaluationFailed(f"the passages could not be prepared: {error}")
-            failed.__cause__ = error
-            return failed
-        if len(prepared) != len(order.passages):
-            return EvaluationFailed(
-                f"{len(order.passages)} passages were prepared as {len(prepared)} pairs"
-            )
-        return prepared
+def _prepare_all(orders: Sequence[_Order]) -> list[Prepared | CragError]:
+    return [_outcome(order) for order in orders]
+
+
+def _outcome(order: _Order) -> Prepared | CragError:
+    try:
+        prepared = order.prepare(order.items)
+    except CragError as error:
+        return error
+    except BaseException as error:  # a panic in native code too: only this caller may fail
+        failed = EvaluationFailed(f"the passages could not be prepared: {error}")
+        failed.__cause__ = error
+        return failed
+    if len(prepared) != len(order.items):
+        return EvaluationFailed(f"{len(order.items)} passages were prepared as {len(prepared)} pairs")
+    return prepared
 
 
 def _settle(order: _Order, outcome: Prepared | CragError) -> None:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from copy import deepcopy
+from functools import partial
 
 from crag_core.context import Lane, RequestContext
 from crag_core.errors import (
@@ -19,9 +20,10 @@ from deployments.backends.batching.batch_queue import Batch, BatchQueue, Closed,
 from deployments.backends.batching.batching_stats import BatchingStats
 from deployments.backends.batching.cost_model import Load
 from deployments.backends.batching.device_thread import DeviceStep, DeviceThread, Outcome
+from deployments.backends.batching.explain_ration import ExplainRation
 from deployments.backends.batching.forecast import Forecast
 from deployments.backends.batching.pair_scorer import PairScorer, PreparedPair
-from deployments.backends.batching.prepare_thread import PrepareThread
+from deployments.backends.batching.prepare_thread import Item, Prepare, PrepareThread
 from deployments.backends.batching.score_cache import ScoreCache
 from deployments.backends.batching.scored_passage import ScoredPassage
 from deployments.backends.batching.scoring_jobs import Caller
@@ -43,12 +45,14 @@ class TokenBatcher:
     def __init__(self, scorer: PairScorer, settings: BatchingSettings) -> None:
         self._scorer = scorer
         self._settings = settings
-        self._preparing = PrepareThread(scorer.prepare)
+        self._preparing = PrepareThread()
         self._device = DeviceThread(scorer.score)
         self._queue = BatchQueue(
             settings.window_batches * settings.max_tokens_per_batch, settings.max_passed_over
         )
         self._forecast = Forecast(settings.max_tokens_per_batch)
+        self._ration = ExplainRation(settings.explain_share, settings.answer_lasts_s)
+        self._waking: asyncio.TimerHandle | None = None
         self._cache = ScoreCache(settings.cached_scores)
         self._stats = BatchingStats()
         self._arrivals = itertools.count()
@@ -62,17 +66,26 @@ class TokenBatcher:
     ) -> list[ScoredPassage]:
         """One entry per passage, in order; an empty passage has no score.
 
+        Raises what `score` does.
+        """
+        return await self.score(ctx, partial(self._scorer.prepare, question), passages)
+
+    async def score(
+        self, ctx: RequestContext, prepare: Prepare[Item], items: Sequence[Item]
+    ) -> list[ScoredPassage]:
+        """One entry per item, in order; `prepare` makes pairs of items, some at a time, off the loop.
+
         Raises EvaluationFailed, StageTimedOut at the deadline, Overloaded when it cannot be met,
         StageUnavailable when the batcher stops, and InvalidQuestion from the scorer.
         """
         if ctx.remaining_s() <= 0:
             raise _late()
-        unscored = [ScoredPassage(None, False)] * len(passages)
+        unscored = [ScoredPassage(None, False)] * len(items)
         caller = Caller(ctx.lane, ctx.deadline_monotonic_s, next(self._arrivals), unscored)
         try:
             async with asyncio.timeout(ctx.remaining_s()):
-                for start in range(0, len(passages), _CHUNK_PAIRS):
-                    await self._add(caller, question, passages, start)
+                for start in range(0, len(items), _CHUNK_PAIRS):
+                    await self._add(caller, prepare, items, start)
                 await caller.until(lambda: caller.is_settled)
         except TimeoutError as error:
             self._stats.dropped_expired += self._queue.leave(caller)
@@ -114,16 +127,18 @@ class TokenBatcher:
         self._stats.in_flight = self._queue.in_flight
         return deepcopy(self._stats)
 
-    async def _add(self, caller: Caller, question: str, passages: Sequence[Passage], start: int) -> None:
-        """Prepare a chunk of passages while earlier ones are scored, then let the caller wait for it."""
-        pairs = await self._preparing.prepare(question, passages[start : start + _CHUNK_PAIRS])
+    async def _add(
+        self, caller: Caller, prepare: Prepare[Item], items: Sequence[Item], start: int
+    ) -> None:
+        """Prepare a chunk of pairs while earlier ones are scored, then let the caller wait for it."""
+        pairs = await self._preparing.prepare(prepare, items[start : start + _CHUNK_PAIRS])
         room = _BATCHES_AHEAD * self._settings.max_tokens_per_batch
         await caller.until(lambda: caller.load.tokens < room)
         if self._is_stopped:
             raise _stopping()
         new = self._not_cached(caller, enumerate(pairs, start))
         chunk = Load(sum(pair.tokens for _, pair in new), sum(pair.tokens**2 for _, pair in new))
-        caller.to_come = chunk.times((len(passages) - start) / len(pairs) - 1)
+        caller.to_come = chunk.times((len(items) - start) / len(pairs) - 1)
         if start == 0 and new:
             self._refuse_if_hopeless(caller, chunk.plus(caller.to_come))
         self._enqueue(caller, new)
@@ -172,6 +187,8 @@ class TokenBatcher:
         now_s = time.monotonic()
         if self._running is None and not self._queue:
             self._progress_s = now_s
+        if caller.lane is Lane.INTERACTIVE:
+            self._ration.answering(now_s)
         for position, pair in pairs:
             if not self._queue.add(caller, pair, position, now_s):
                 self._stats.coalesced += 1
@@ -184,6 +201,9 @@ class TokenBatcher:
             return
         now_s = time.monotonic()
         self._drop_late(now_s)
+        if self._queue.next_lane is Lane.EXPLAIN and (wait_s := self._ration.wait_s(now_s)) > 0:
+            self._wake_in(wait_s)
+            return
         batch = self._queue.take(self._limit_of, now_s)
         if batch is None:
             return
@@ -192,6 +212,13 @@ class TokenBatcher:
         self._running = batch
         self._step = self._device.run([job.pair for job in batch.jobs])
         self._step.add_done_callback(self._finish)
+
+    def _wake_in(self, seconds: float) -> None:
+        """Look again for work that may start then, and at once for any that comes earlier."""
+        if self._waking is not None:
+            self._waking.cancel()
+        self._progress_s = time.monotonic() + seconds  # a rest is no stall
+        self._waking = asyncio.get_running_loop().call_later(seconds, self._dispatch)
 
     def _drop_late(self, now_s: float) -> None:
         """Give up callers whose waiting pairs, were they next, could not be scored in time."""
@@ -225,6 +252,8 @@ class TokenBatcher:
         self._running, self._step = None, None
         self._progress_s = time.monotonic()
         self._forecast.batch_ends(step.seconds if step.attempts == 1 else None, self._progress_s)
+        if batch.lane is Lane.EXPLAIN:
+            self._ration.explained(step.seconds, self._progress_s)
         self._dispatch()
         self._stats.device_seconds += step.seconds
         self._stats.bisected += step.attempts > 1
@@ -238,7 +267,10 @@ class TokenBatcher:
                 for caller in job.callers:
                     caller.fail(_own(outcome))
             else:
-                self._cache.put(self._cache_key(job.pair), outcome)
+                if (
+                    batch.lane is not Lane.EXPLAIN
+                ):  # masked pairs seldom return, and would push out others
+                    self._cache.put(self._cache_key(job.pair), outcome)
                 for caller in job.callers:
                     caller.settle(job, outcome)
 

@@ -2,17 +2,20 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from crag_core.errors import EvaluationFailed, SettingsError
+from crag_core.explaining import InputPieces, Side
 from crag_core.types import Passage, Score
 from deployments.backends.batching.pair_scorer import PreparedPair, ids_key, score_passages
 from deployments.backends.device import torch_device
 from deployments.backends.evaluators.classifier_checkpoint import load_classifier
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
+from deployments.backends.evaluators.masking import PlacedTokens, joined, passage_segments, placed
 from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
 from deployments.settings import EvaluatorSettings
 
@@ -51,12 +54,15 @@ class CrossEncoder:
 
     def prepare(self, question: str, passages: Sequence[Passage]) -> list[PreparedPair | None]:
         """One entry per passage, in order, None for an empty one; raises InvalidQuestion if too long."""
-        return [
-            None
-            if tokens is None
-            else PreparedPair(ids_key(tokens.ids), len(tokens.ids), tokens, tokens.truncated)
-            for tokens in self.tokenize(question, passages)
-        ]
+        tokenized = self.tokenize(question, passages)
+        return [None if tokens is None else _prepared(tokens) for tokens in tokenized]
+
+    def maskable(self, question: str, passage: Passage) -> "MaskableCrossEncoding":
+        """A pair whose masked ids become the vocabulary's mask; for a text pair, not for a T5."""
+        segments = passage_segments(self.manifest.passage_form, passage)
+        located = self._tokenizer.locate_pair(question, joined(segments), self.manifest.max_tokens)
+        asked = [(Side.QUESTION, question)]
+        return MaskableCrossEncoding(placed(located, asked, segments), self._tokenizer.mask_id)
 
     def tokenize(self, question: str, passages: Sequence[Passage]) -> list[Tokens | None]:
         """One model input per passage, in order; None for an empty one, which no model should see."""
@@ -100,3 +106,24 @@ class CrossEncoder:
                 f"in {self.manifest.dtype}"
             )
         return scores
+
+
+@dataclass(frozen=True, slots=True)
+class MaskableCrossEncoding:
+    """A `MaskablePair` for a cross-encoder; its separators belong to the vocabulary and stay."""
+
+    placed: PlacedTokens
+    mask_id: int
+
+    @property
+    def read(self) -> InputPieces:
+        """Question and passage, as far as the window reaches."""
+        return InputPieces(self.placed.pieces, self.placed.tokens.truncated)
+
+    def masked(self, kept: int) -> PreparedPair:
+        """The ids with their types, masked ones replaced."""
+        return _prepared(self.placed.masked(kept, self.mask_id))
+
+
+def _prepared(tokens: Tokens) -> PreparedPair:
+    return PreparedPair(ids_key(tokens.ids), len(tokens.ids), tokens, tokens.truncated)

@@ -2,18 +2,21 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from crag_core.errors import EvaluationFailed, SettingsError
+from crag_core.explaining import InputPieces, Piece, Side
+from crag_core.strips import word_spans
 from crag_core.types import Passage, Score
-from deployments.backends.batching.pair_scorer import PreparedPair
+from deployments.backends.batching.pair_scorer import PreparedPair, ids_key
 from deployments.backends.dense_encoder import DenseEncoder
 from deployments.backends.evaluators.evaluator_head import EvaluatorHead, pair_features
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
+from deployments.backends.evaluators.masking import PlacedTokens, joined, passage_segments, placed
 from deployments.backends.tokenization import Tokens
 from deployments.settings import EncoderSettings, EvaluatorSettings
 
@@ -71,20 +74,36 @@ class EmbeddingEvaluator:
             for passage in passages
         ]
 
+    def maskable(self, question: str, passage: Passage) -> "MaskableEmbedding":
+        """A pair whose words can be taken away from encoder and head alike."""
+        segments = passage_segments(self.manifest.passage_form, passage)
+        asked = placed(self._encoder.locate(question), [(Side.QUESTION, question)])
+        read = placed(self._encoder.locate(joined(segments)), segments)
+        beyond = (
+            *_beyond(asked.pieces, Side.QUESTION, question),
+            *_beyond(read.pieces, Side.PASSAGE, passage.text),
+        )
+        return MaskableEmbedding(question, passage, asked, read, beyond, self._encoder.mask_id)
+
     def score(self, pairs: Sequence[PreparedPair]) -> list[Score]:
-        """One score per pair, in order; a question is embedded once. Raises EvaluationFailed."""
+        """One score per pair, in order; equal texts are embedded once. Raises EvaluationFailed."""
         if not pairs:
             return []
         chosen: list[Pair] = [pair.payload for pair in pairs]
-        questions = {pair.question: pair.asked for pair in chosen}
+        inputs = {ids_key(tokens.ids): tokens for pair in chosen for tokens in (pair.asked, pair.read)}
         try:
-            embeddings = self._encoder.embed([*questions.values(), *(pair.read for pair in chosen)])
+            embeddings = self._encoder.embed(list(inputs.values()))
         except RuntimeError as error:
             raise EvaluationFailed("the retrieval evaluator failed on a batch") from error
-        asked = dict(zip(questions, embeddings, strict=False))
+        embedded = dict(zip(inputs, embeddings, strict=True))
         features = [
-            pair_features(pair.question, asked[pair.question], [pair.passage], embedding[None])[0]
-            for pair, embedding in zip(chosen, embeddings[len(questions) :], strict=True)
+            pair_features(
+                pair.question,
+                embedded[ids_key(pair.asked.ids)],
+                [pair.passage],
+                embedded[ids_key(pair.read.ids)][None],
+            )[0]
+            for pair in chosen
         ]
         scores = self._head.scores(np.stack(features))
         if not all(math.isfinite(score) for score in scores):
@@ -92,9 +111,54 @@ class EmbeddingEvaluator:
         return scores
 
 
+@dataclass(frozen=True, slots=True)
+class MaskableEmbedding:
+    """A `MaskablePair` for the head: ids are masked for the encoder, and words taken out of the texts.
+
+    Its pieces are those of question and passage as far as the encoder reads, and the words beyond,
+    which the head alone reads.
+    """
+
+    question: str
+    passage: Passage
+    asked: PlacedTokens
+    placed: PlacedTokens
+    beyond: tuple[Piece, ...]
+    mask_id: int
+
+    @property
+    def read(self) -> InputPieces:
+        """All of question and passage: the head cuts nothing off."""
+        is_cut = self.asked.tokens.truncated or self.placed.tokens.truncated
+        return InputPieces((*self.asked.pieces, *self.placed.pieces, *self.beyond), is_cut)
+
+    def masked(self, kept: int) -> PreparedPair:
+        """The pair as if its masked words had not been said."""
+        left = {
+            Side.QUESTION: list(self.question),
+            Side.TITLE: list(self.passage.title),
+            Side.PASSAGE: list(self.passage.text),
+        }
+        for position, piece in enumerate(self.read.pieces):
+            if piece.side in left and not kept >> position & 1:
+                left[piece.side][piece.start : piece.end] = " " * (piece.end - piece.start)
+        question, title, text = ("".join(characters) for characters in left.values())
+        asked = self.asked.masked(kept, self.mask_id)
+        read = self.placed.masked(kept >> len(self.asked.pieces), self.mask_id)
+        return _prepared(Pair(question, asked, Passage(text, title), read))
+
+
+def _beyond(pieces: Sequence[Piece], side: Side, text: str) -> Iterator[Piece]:
+    """The words of a text that come after its pieces."""
+    last = max((piece.end for piece in pieces if piece.side is side), default=0)
+    for start, end in word_spans(text[last:]):
+        yield Piece(side, last + start, last + end, text[last + start : last + end])
+
+
 def _prepared(pair: Pair) -> PreparedPair:
-    # the head reads the texts too, so equal ids alone do not make equal pairs
-    text = "\0".join((pair.question, pair.passage.title, pair.passage.text))
-    key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    # the head reads the texts too, and masked texts with equal words differ in their ids
+    texts = "\0".join((pair.question, pair.passage.title, pair.passage.text))
+    key = hashlib.blake2b(texts.encode("utf-8", "surrogatepass"), digest_size=16)
+    key.update(ids_key(pair.asked.ids) + ids_key(pair.read.ids))
     is_cut = pair.asked.truncated or pair.read.truncated
-    return PreparedPair(key, len(pair.read.ids), pair, is_cut)
+    return PreparedPair(key.digest(), len(pair.read.ids), pair, is_cut)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from crag_core.types import Passage
 from deployments.backends.batching.pair_scorer import PairScorer
 from deployments.backends.device import has_bfloat16_products, torch_device
 from deployments.backends.evaluators.cross_encoder import CrossEncoder
@@ -14,6 +15,7 @@ from deployments.backends.evaluators.evaluator_manifest import (
     EvaluatorManifest,
     load_manifest,
 )
+from deployments.backends.evaluators.masking import MaskablePair
 from deployments.backends.model_folder import model_folder
 from deployments.backends.t5.t5_scorer import T5Scorer
 from deployments.settings import EvaluatorSettings
@@ -29,6 +31,10 @@ class Scorer(PairScorer, Protocol):
     @property
     def rescored_pairs(self) -> int:
         """Pairs computed a second time, in float32, because their score was near a threshold."""
+        ...
+
+    def maskable(self, question: str, passage: Passage) -> MaskablePair:
+        """The pair, to be scored with pieces of it masked; may be called by any thread."""
         ...
 
 

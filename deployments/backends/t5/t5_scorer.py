@@ -1,16 +1,19 @@
 """The T5 evaluator: a question and its passages, to the scores of the T5 engine."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from crag_core.errors import EvaluationFailed, SettingsError
+from crag_core.explaining import InputPieces, Side
 from crag_core.types import Passage, Score
 from deployments.backends.batching.pair_scorer import PreparedPair, ids_key
 from deployments.backends.device import torch_device
 from deployments.backends.evaluators.classifier_checkpoint import load_classifier
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
+from deployments.backends.evaluators.masking import PlacedTokens, joined, passage_segments, placed
 from deployments.backends.t5.t5_engine import CPU_TOKENS_PER_PIECE, DecisionSafety, T5Engine
 from deployments.backends.tokenization import TextTokenizer, Tokens
 from deployments.settings import EvaluatorSettings
@@ -36,6 +39,7 @@ class T5Scorer:
             "{passage}"
         ).partition("{question}")
         self._tokenizer = TextTokenizer(folder)
+        self._marks = self._tokenizer.sentinel_ids() or (self._tokenizer.mask_id,)
         model = load_classifier(folder, manifest, torch.float32)
         if self._tokenizer.vocabulary_size > model.config.vocab_size:
             raise SettingsError(
@@ -87,6 +91,17 @@ class T5Scorer:
         """One score per list of token ids, in order; raises EvaluationFailed for the whole batch."""
         return self.engine.score_ids(inputs)
 
+    def maskable(self, question: str, passage: Passage) -> "MaskableT5":
+        """A pair whose masked runs become sentinels."""
+        segments = [
+            (Side.SEPARATOR, self._before_question),
+            (Side.QUESTION, question),
+            (Side.SEPARATOR, self._after_question),
+            *passage_segments(self.manifest.passage_form, passage),
+        ]
+        located = self._tokenizer.locate(joined(segments), self.manifest.max_tokens)
+        return MaskableT5(placed(located, segments), self._marks)
+
     def tokenize(self, question: str, passages: Sequence[Passage]) -> list[Tokens | None]:
         """One model input per passage, in order; None for an empty one, which no model should see."""
         texts = [self.manifest.passage_form.of(passage) for passage in passages]
@@ -100,6 +115,24 @@ class T5Scorer:
         for position, tokens in zip(full, inputs, strict=True):
             tokenized[position] = None if tokens.is_empty else tokens
         return tokenized
+
+
+@dataclass(frozen=True, slots=True)
+class MaskableT5:
+    """A `MaskablePair` for a T5; `marks` are its sentinels, or what stands in for them."""
+
+    placed: PlacedTokens
+    marks: tuple[int, ...]
+
+    @property
+    def read(self) -> InputPieces:
+        """Question, separator and passage, as far as the window reaches."""
+        return InputPieces(self.placed.pieces, self.placed.tokens.truncated)
+
+    def masked(self, kept: int) -> PreparedPair:
+        """The ids, each masked run collapsed into a sentinel."""
+        ids = self.placed.collapsed(kept, self.marks)
+        return PreparedPair(ids_key(ids), len(ids), ids, self.placed.tokens.truncated)
 
 
 def _prepared(tokens: Tokens) -> PreparedPair:
