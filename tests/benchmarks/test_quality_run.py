@@ -52,7 +52,8 @@ def settings(data: Path, port: int, **changes: Any) -> RunSettings:
     fields: dict[str, Any] = {
         "data": data, "names": ("popqa",), "methods": (Method.RAG, Method.CRAG),
         "url": f"http://127.0.0.1:{port}", "headers": (),
-        "config": None, "given": True, "search": None, "limit": None, "max_new_tokens": None, "concurrency": 2, "timeout_s": 5.0, "patience_s": 0.1,
+        "config": None, "given": True, "search": None, "limit": None, "max_new_tokens": None,
+        "concurrency": 2, "timeout_s": 5.0, "patience_s": 0.1,
     }  # fmt: skip
     return RunSettings(**{**fields, **changes})
 
