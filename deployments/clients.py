@@ -1,12 +1,14 @@
 """Clients: the core's Protocols over Ray Serve handles.
 
-The only file that calls a handle. Each call is bounded by the request's deadline, and what Ray
-raises becomes one of the core's errors here, so that neither core nor API ever sees Ray.
-"""
+The only file that calls a handle. Each call is bounded by the request's deadline, and made again where
+its replica is lost before it has answered. What Ray raises becomes one of the core's errors here, so
+that neither core nor API ever sees Ray."""
 
 import asyncio
+import itertools
+import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +19,7 @@ from ray.exceptions import (
     ObjectLostError,
     RayActorError,
     RayError,
+    RayTaskError,
     WorkerCrashedError,
 )
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -56,6 +59,7 @@ from deployments.messages import (
     ExtractRequest,
     GenerateRequest,
     MaskedRequest,
+    Message,
     PiecesRequest,
     PipelineRequest,
     ReadRequest,
@@ -65,7 +69,10 @@ from deployments.messages import (
     SearchRequest,
     WireContext,
 )
+from deployments.retries import RetryBudget
 from deployments.settings import MediaWikiSettings
+
+_logger = logging.getLogger(__name__)
 
 _LOST = (
     DeploymentUnavailableError,
@@ -75,6 +82,11 @@ _LOST = (
     WorkerCrashedError,
 )
 """What Ray raises when a replica, its worker or its node has gone."""
+
+_HOLD_S = 30.0
+"""A call that no replica has taken for so long is given up: longer than most replicas take to start."""
+
+_retries = RetryBudget()
 
 _PATIENCE_S = 2.0
 """An actor silent for longer is asked whether it lives."""
@@ -314,34 +326,122 @@ async def _answered(actor: Any, reply: Any) -> Any:
 
 
 async def _call(
-    ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: object
+    ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: Message
+) -> Any:
+    """A replica's reply; that of another one, where the first is lost."""
+    _retries.called()
+    for attempts in itertools.count(1):
+        try:
+            return await _called_once(ctx, stage, method, request)
+        except StageUnavailable as error:
+            request = await _to_send_again(ctx, stage, request, error, attempts)
+
+
+async def _stream(
+    ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: Message
+) -> AsyncGenerator[Any]:
+    """A replica's pieces; those of another one, where the first is lost before it gave any."""
+    _retries.called()
+    for attempts in itertools.count(1):
+        has_begun = False
+        try:
+            async with aclosing(_streamed_once(ctx, stage, method, request)) as pieces:
+                async for piece in pieces:
+                    has_begun = True
+                    yield piece
+            return
+        except StageUnavailable as error:
+            if has_begun:
+                raise
+            request = await _to_send_again(ctx, stage, request, error, attempts)
+
+
+async def _to_send_again(
+    ctx: RequestContext,
+    stage: Stage | PipelineName,
+    request: Message,
+    error: StageUnavailable,
+    attempts: int,
+) -> Message:
+    """The request with the time that is left, after a pause; raises the error when it is not sent again.
+
+    A stage's replica may say of itself that its engine is dead. A graph says so only of a stage, whose
+    calls it has made again by itself.
+    """
+    says_so_itself = isinstance(stage, Stage) and isinstance(error, RayTaskError)
+    pause_s = _retries.pause_s(attempts) if says_so_itself or _is_lost(error.__cause__) else None
+    if pause_s is None or pause_s >= ctx.remaining_s():
+        raise error
+    _logger.warning("request %s: %s; asking another replica", ctx.request_id, error.message)
+    await asyncio.sleep(pause_s)
+    return request.sent_again(ctx)
+
+
+async def _called_once(
+    ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: Message
 ) -> Any:
     with _translated(stage):
         ctx.require_time(stage)
         async with asyncio.timeout(ctx.remaining_s()):
             response: Any = method.remote(request)
             try:
-                return await response
+                with _taken_in_time(stage, response):
+                    return await response
             except asyncio.CancelledError:  # Ray would let the call run on
                 response.cancel()
                 raise
 
 
-async def _stream(
-    ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: object
+async def _streamed_once(
+    ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: Message
 ) -> AsyncGenerator[Any]:
     ctx.require_time(stage)
     pieces: Any = method.options(stream=True).remote(request)
     try:
-        while True:
-            with _translated(stage):
-                try:
-                    piece = await asyncio.wait_for(anext(pieces), max(0.0, ctx.remaining_s()))
-                except StopAsyncIteration:
-                    return
-            yield piece
+        with _taken_in_time(stage, pieces) as taken:
+            while True:
+                with _translated(stage):
+                    try:
+                        piece = await asyncio.wait_for(anext(pieces), max(0.0, ctx.remaining_s()))
+                    except StopAsyncIteration:
+                        return
+                taken.cancel()
+                yield piece
     finally:  # the reader left early, or time is up: stop the work behind the stream
         pieces.cancel()
+
+
+@contextmanager
+def _taken_in_time(stage: Stage | PipelineName, response: Any) -> Iterator[asyncio.TimerHandle]:
+    """Give up a call that no replica takes within the hold, and say so: one may be starting for long.
+
+    A call that waits like this is what starts the first replica of a deployment at zero.
+    """
+    given_up = False
+
+    def give_up() -> None:
+        nonlocal given_up
+        if not response._replica_result_future.done():  # Serve has no public word for "taken"
+            given_up = True
+            response.cancel()
+
+    timer = asyncio.get_running_loop().call_later(_HOLD_S, give_up)
+    try:
+        yield timer
+    except (asyncio.CancelledError, StageUnavailable):
+        task = asyncio.current_task()
+        if not given_up or (task is not None and task.cancelling()):
+            raise
+        raise StageUnavailable(
+            f"no replica of {stage} took the request within {_HOLD_S:g} s: it may just be starting, "
+            "try again later"
+        ) from None
+    finally:
+        timer.cancel()
+
+
+def _is_lost(cause: BaseException | None) -> bool:
+    return isinstance(cause, (*_LOST, asyncio.CancelledError))
 
 
 @contextmanager

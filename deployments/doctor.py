@@ -1,5 +1,6 @@
 """The doctor: what is installed, what the configured application needs, what is missing, what to do."""
 
+import math
 import os
 import platform
 import shutil
@@ -85,6 +86,7 @@ def examine_application(config: ServeDeploySchema) -> Iterator[Finding]:
         return
     yield Finding("settings", True, "valid")
     yield _looked("access", lambda: _check_access(settings.api.access, http.host), "as configured")
+    yield from _examine_placement(config, settings)
     yield from _examine_models(settings)
 
 
@@ -160,6 +162,30 @@ def _examine_models(settings: AppSettings) -> Iterator[Finding]:
                 yield _looked(name, partial(model_folder, model.model, model.revision), model.model)
         if reader.extractor is None:
             yield _looked("entities", lambda: SpacyEntities(reader.entities), reader.entities)
+
+
+def _examine_placement(config: ServeDeploySchema, settings: AppSettings) -> Iterator[Finding]:
+    """What Ray would accept, and then wait for or never reach."""
+    for deployment in config.applications[0].deployments:
+        given = deployment.model_dump(exclude_unset=True)
+        cards = (given.get("ray_actor_options") or {}).get("num_gpus", 0)
+        parts = settings.generator.tensor_parallel_size
+        if deployment.name == "Generator" and parts > 1:
+            yield Finding(
+                "cards of the generator",
+                cards == parts,
+                f"num_gpus {cards:g} for tensor_parallel_size {parts}",
+                "an engine's cards lie on one node: give its replica as many as it is split over",
+            )
+        target = (given.get("autoscaling_config") or {}).get("target_ongoing_requests", 0)
+        limit = given.get("max_ongoing_requests", math.inf)
+        if target >= limit:
+            yield Finding(
+                f"scaling of {deployment.name}",
+                False,
+                f"target_ongoing_requests {target:g} is not below max_ongoing_requests {limit:g}",
+                "lower the target: a replica never holds more than its limit, so none would be added",
+            )
 
 
 def _keep_alive(seconds: int) -> Finding:

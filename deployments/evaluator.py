@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from crag_core.context import Lane
 from crag_core.explaining import InputPieces
 from crag_core.protocols import Evaluation
 from crag_core.types import Score
@@ -24,6 +25,7 @@ class Evaluator:
 
         self._evaluator = BatchedEvaluator(settings)
         self._exported_s = 0.0
+        self._busy_until = time.monotonic(), 0.0
 
     async def evaluate(self, request: EvaluateRequest) -> Evaluation:
         """One entry per passage, in the order given, with the thresholds that go with them."""
@@ -47,6 +49,15 @@ class Evaluator:
             )
         finally:
             self._export_metrics()
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """What EvaluatorPolicy decides by: the device's share of busy time since the last call, and the
+        seconds of work that wait for it."""
+        now_s, device_s = time.monotonic(), self._evaluator.batcher.stats().device_seconds
+        then_s, before_s = self._busy_until
+        self._busy_until = now_s, device_s
+        busy = (device_s - before_s) / (now_s - then_s) if now_s > then_s else 0.0
+        return {"busy": busy, "backlog_s": self._evaluator.batcher.predicted_wait_s(0, Lane.EXPLAIN)}
 
     def check_health(self) -> None:
         """Raises StageUnavailable when work waits and nothing moves, so that Serve replaces us."""

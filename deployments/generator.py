@@ -41,6 +41,10 @@ class Generator:
         """Stop the engine, in a process that goes on."""
         self._engine.shutdown()
 
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """What GeneratorPolicy decides by."""
+        return {"fill": self._engine.fill}
+
     async def check_health(self) -> None:
         """Raises StageUnavailable when the engine is dead, so that Serve replaces the replica."""
         await self._engine.check_health()

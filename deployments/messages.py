@@ -3,7 +3,7 @@
 A deadline crosses as the seconds that remain; the receiver's first line makes it local again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from crag_core.compact.types import Reading, Rewriting
@@ -42,107 +42,106 @@ class WireContext:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrieveRequest:
-    """To the retriever."""
+class Message:
+    """What every message carries."""
 
     context: WireContext
+
+    def sent_again(self, ctx: RequestContext) -> Self:
+        """The same message with the time that is left now."""
+        return replace(self, context=WireContext.of(ctx))
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieveRequest(Message):
+    """To the retriever."""
+
     query: str
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluateRequest:
+class EvaluateRequest(Message):
     """To the evaluator: one question with all its passages."""
 
-    context: WireContext
     question: str
     passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PiecesRequest:
+class PiecesRequest(Message):
     """To the evaluator: what it reads of one question and passage."""
 
-    context: WireContext
     question: str
     passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
-class MaskedRequest:
+class MaskedRequest(Message):
     """To the evaluator: one question and passage, and which pieces are kept in each input."""
 
-    context: WireContext
     question: str
     passage: Passage
     kept: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainRequest:
+class ExplainRequest(Message):
     """To the graph of explanations."""
 
-    context: WireContext
     ask: ExplainAsk
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRequest:
+class SearchRequest(Message):
     """To the searcher, which holds one backend per source."""
 
-    context: WireContext
     source: DocumentSource
     sought: Sought
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(Message):
     """To the searcher: a page found before, to be read in full."""
 
-    context: WireContext
     source: DocumentSource
     page: Document
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievePairsRequest:
+class RetrievePairsRequest(Message):
     """To the knowledge base: the queries of one level of a plan."""
 
-    context: WireContext
     queries: tuple[str, ...]
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractRequest:
+class ExtractRequest(Message):
     """To the hop reader: the readings of one level."""
 
-    context: WireContext
     readings: tuple[Reading, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteRequest:
+class RewriteRequest(Message):
     """To the hop reader: the rewritings of one level."""
 
-    context: WireContext
     rewritings: tuple[Rewriting, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateRequest:
+class GenerateRequest(Message):
     """To the generator."""
 
-    context: WireContext
     prompt: Prompt
     sampling: Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineRequest:
+class PipelineRequest(Message):
     """To a graph: one question through one pipeline."""
 
-    context: WireContext
     pipeline: PipelineName
     ask: Ask

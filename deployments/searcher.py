@@ -12,6 +12,7 @@ from crag_core.queries.planning import plan_search
 from crag_core.queries.reproduction import reproduction_plan
 from crag_core.types import Document, DocumentSource
 from deployments.backends.wikipedia.budget import SearchBudget
+from deployments.backends.wikipedia.fallback_budget import FallbackBudget
 from deployments.messages import ReadRequest, SearchRequest
 from deployments.observability.redaction import redact_logs
 from deployments.settings import SearcherSettings, SearchMode
@@ -34,7 +35,6 @@ class Searcher:
         from deployments.backends.entity_finder import SpacyEntityFinder
         from deployments.backends.indexes.snapshot_search import SnapshotSearch
         from deployments.backends.replayed_search import ReplayedSearch
-        from deployments.backends.wikipedia.fallback_budget import FallbackBudget
         from deployments.backends.wikipedia.mediawiki import MediaWiki
         from deployments.backends.wikipedia.search import WikiSearch, wiki_search
 
@@ -42,9 +42,10 @@ class Searcher:
         self._mode = settings.mode
         self._finder = settings.entity_model and SpacyEntityFinder.load(settings.entity_model)
         self._wiki: WikiSearch | None = None
+        self._budget: FallbackBudget | None = None
         if settings.mediawiki is not None:
-            shared = budget and FallbackBudget(budget, settings.mediawiki)
-            wiki = MediaWiki(settings.mediawiki, shared, token)
+            self._budget = FallbackBudget(budget, settings.mediawiki) if budget else None
+            wiki = MediaWiki(settings.mediawiki, self._budget, token)
             self._wiki = wiki_search(wiki, settings)
         self._snapshot = settings.snapshot and SnapshotSearch.open(settings.snapshot)
         self._replay = ReplayedSearch.open(settings.replay) if settings.replay else None
@@ -69,6 +70,10 @@ class Searcher:
         if request.source is DocumentSource.WIKIPEDIA and self._wiki:
             return await self._wiki.read(request.page, timeout_s=ctx.remaining_s(), lane=ctx.lane)
         return ()
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """What SearcherPolicy decides by."""
+        return {"waiting_for_budget": self._budget.waiting if self._budget else 0}
 
     async def _plan(self, sought: Sought) -> SearchPlan:
         if self._mode is SearchMode.REPRODUCTION:

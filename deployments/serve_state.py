@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ray
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.context import _get_global_client
@@ -61,6 +62,8 @@ class Fleet:
 
 def listens_outside_loopback() -> bool:
     """Whether other machines may reach the HTTP proxies; when Serve does not say, they may."""
+    if not ray.is_initialized():  # the application in one process, which listens nowhere
+        return False
     controller = _get_global_client(raise_if_no_controller_running=False)
     return controller is None or not is_loopback(controller.http_config.host)
 
@@ -76,6 +79,8 @@ def is_loopback(host: str | None) -> bool:
 
 
 def _deployments() -> Mapping[str, DeploymentState]:
+    if not ray.is_initialized():  # Serve's client would start a cluster to look in
+        return {}
     controller = _get_global_client()
     assert controller is not None, "it raises when there is none"
     application = serve.get_replica_context().app_name

@@ -14,6 +14,7 @@ from crag_core.context import RequestContext
 from crag_core.errors import GenerationFailed, PromptTooLong, SettingsError, StageUnavailable
 from crag_core.types import Completion, Prompt, Sampling, TokenUsage
 from deployments.backends.chat_template import ChatTemplate
+from deployments.backends.engine_load import EngineLoad
 from deployments.backends.model_folder import model_folder
 from deployments.settings import GeneratorSettings
 
@@ -45,6 +46,9 @@ class VllmEngine:
             )
         except (OSError, ValueError, RuntimeError) as error:
             raise SettingsError(f"vLLM could not load {settings.model}: {error}") from error
+        cache = self._engine.vllm_config.cache_config
+        kv_tokens = (cache.num_gpu_blocks or 0) * cache.block_size
+        self._load = EngineLoad(settings.max_num_seqs, kv_tokens)
 
     async def generate(
         self, ctx: RequestContext, prompt: Prompt, sampling: Sampling
@@ -81,19 +85,26 @@ class VllmEngine:
             # a client may send one request id twice; the engine needs them unique
             f"{ctx.request_id}-{self._sequence}",
         )
-        completion_tokens = 0
         try:
-            async with aclosing(outputs):  # closing it is what aborts the completion
-                async for output in outputs:
-                    piece = output.outputs[0]
-                    completion_tokens += len(piece.token_ids)
-                    usage = TokenUsage(len(ids), completion_tokens) if output.finished else None
-                    reason = piece.finish_reason if output.finished else None
-                    yield Completion(piece.text, reason, usage)
+            # closing the outputs is what aborts the completion
+            with self._load.completion(len(ids)) as held:
+                async with aclosing(outputs):
+                    async for output in outputs:
+                        piece = output.outputs[0]
+                        held.tokens += len(piece.token_ids)
+                        written = TokenUsage(len(ids), held.tokens - len(ids))
+                        usage = written if output.finished else None
+                        reason = piece.finish_reason if output.finished else None
+                        yield Completion(piece.text, reason, usage)
         except EngineDeadError as error:
             raise StageUnavailable("the generator's engine is dead; it is being replaced") from error
         except EngineGenerateError as error:
             raise GenerationFailed("the generator's engine failed on this completion") from error
+
+    @property
+    def fill(self) -> float:
+        """How full the engine is; above 1, completions wait in it."""
+        return self._load.fill
 
     async def check_health(self) -> None:
         """Raises StageUnavailable when the engine is dead."""

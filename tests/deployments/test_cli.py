@@ -243,3 +243,28 @@ def test_the_doctor_compares_keep_alive_with_common_balancers(
     findings = json.loads(run("doctor", config, "--json").stdout)
     (found,) = [finding for finding in findings if finding["name"] == "keep-alive"]
     assert found["well"] is well and (well or "Google Cloud" in found["detail"])
+
+
+@pytest.mark.parametrize(
+    ("deployment", "changes", "generator", "words"),
+    [
+        ("Generator", {"ray_actor_options": {"num_gpus": 1}}, {"tensor_parallel_size": 2}, "num_gpus 1"),
+        (
+            "Retriever",
+            {"num_replicas": None, "autoscaling_config": {"target_ongoing_requests": 64}},
+            {},
+            "is not below max_ongoing_requests 64",
+        ),
+    ],
+    ids=["cards", "target"],
+)
+def test_the_doctor_sees_a_placement_that_could_never_work(
+    deployment: str, changes: dict[str, Any], generator: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    config = config_with(tmp_path, generator=generator)
+    content = yaml.safe_load(config.read_text("utf-8"))
+    (placed,) = [d for d in content["applications"][0]["deployments"] if d["name"] == deployment]
+    placed |= changes
+    config.write_text(yaml.safe_dump(content), "utf-8")
+    findings = json.loads(run("doctor", config, "--json").stdout)
+    assert any(words in finding["detail"] and not finding["well"] for finding in findings)

@@ -48,12 +48,18 @@ class FallbackBudget:
         self._clock = clock
         self._own = SharedPool(alone, clock=clock)
         self._lost_at_s: float | None = None
+        self.waiting = 0
+        """Queries of this process that wait for the budget."""
 
     async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
         """As the shared budget says, or this process's own."""
-        if ask.flight is not None and self._own.knows(ask.flight):
-            return await self._own.acquire(ask)
-        return await self._either(lambda: self._shared.acquire(ask), lambda: self._own.acquire(ask))
+        self.waiting += 1
+        try:
+            if ask.flight is not None and self._own.knows(ask.flight):
+                return await self._own.acquire(ask)
+            return await self._either(lambda: self._shared.acquire(ask), lambda: self._own.acquire(ask))
+        finally:
+            self.waiting -= 1
 
     async def report(self, report: Report) -> Verdict:
         """To whoever gave the lease; what is told to a lost budget is lost."""
