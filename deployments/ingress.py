@@ -63,4 +63,8 @@ class Ingress:
             asyncio.ensure_future(self._canary.run()),
             asyncio.ensure_future(self._keys.watch()),
         ]
+        return self.api()
+
+    def api(self) -> FastAPI:
+        """The HTTP layer alone: nothing watches replicas or keys."""
         return create_api(self._services, self._settings)

@@ -50,10 +50,9 @@ def data(tmp_path: Path) -> Path:
 
 def settings(data: Path, port: int, **changes: Any) -> RunSettings:
     fields: dict[str, Any] = {
-        "data": data, "names": ("popqa",), "methods": (Method.RAG, Method.CRAG),
-        "url": f"http://127.0.0.1:{port}", "headers": (),
-        "config": None, "given": True, "search": None, "limit": None, "max_new_tokens": None,
-        "concurrency": 2, "timeout_s": 5.0, "patience_s": 0.1,
+        "data": data, "names": ("popqa",), "methods": (Method.RAG, Method.CRAG), "given": True,
+        "url": f"http://127.0.0.1:{port}", "headers": (), "config": None, "search": None, "limit": None,
+        "max_new_tokens": None, "concurrency": 2, "timeout_s": 5.0, "patience_s": 0.1,
     }  # fmt: skip
     return RunSettings(**{**fields, **changes})
 

@@ -9,7 +9,7 @@ import ray
 
 from benchmarks.overhead.instant_app import LEAVES
 from deployments.app import wired
-from deployments.in_process import InProcess
+from deployments.in_process import InProcess, without_access
 from deployments.local import app_settings, load_config
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     settings = app_settings(load_config(ROOT / "configs" / "embedded.yaml"))
     hosting = InProcess()
-    ingress = wired(settings.model_copy(update={"compact": None}), LEAVES, hosting)
+    ingress = wired(without_access(settings.model_copy(update={"compact": None})), LEAVES, hosting)
     await hosting.started()
-    transport = httpx.ASGITransport(ingress.replica.__serve_build_asgi_app__())
+    transport = httpx.ASGITransport(ingress.replica.api())
     async with httpx.AsyncClient(transport=transport, base_url="http://in-process") as opened:
         yield opened
 
