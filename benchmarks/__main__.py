@@ -12,6 +12,7 @@ COMMANDS = {
     "search": "benchmarks.search",
     "search-pool": "benchmarks.search_pool",
     "overhead": "benchmarks.overhead.overhead",
+    "drill": "benchmarks.drill.command",
     "engine": "benchmarks.engine.command",
     "scheduler": "benchmarks.scheduler",
     "hangups": "benchmarks.hangups",

@@ -72,6 +72,11 @@ def start(config: ServeDeploySchema, *, verbose: bool = False) -> None:
         log_to_driver=verbose,
         logging_level=logging.INFO if verbose else logging.ERROR,
     )
+    deploy(config)
+
+
+def deploy(config: ServeDeploySchema) -> None:
+    """Hand the application, new or changed, to Serve on the cluster this process is connected to."""
     serve.start(proxy_location=config.proxy_location, http_options=config.http_options.model_dump())
     controller = _get_global_client()
     assert controller is not None, "serve.start has just connected"

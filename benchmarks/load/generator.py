@@ -38,8 +38,13 @@ class Generator:
         self._target, self._settings, self._workload = target, settings, workload
         self._sink, self._run, self._share = sink, run, share
         self._start_s = 0.0
+        self._is_finishing = False
         self.in_flight = 0
         self.due = 0
+
+    def finish(self) -> None:
+        """Send nothing more that is not due yet, and only wait for what is in flight; for open loops."""
+        self._is_finishing = True
 
     async def run(self, start_s: float) -> None:
         """Send until the time or the number of requests is over, and wait for what is in flight.
@@ -75,7 +80,7 @@ class Generator:
     async def _open(self, client: Client, group: asyncio.TaskGroup) -> None:
         numbered = enumerate(islice(due_times(self._settings), self._settings.max_requests))
         for index, at_s in islice(numbered, self._share, None, self._settings.processes):
-            if at_s >= self._settings.total_s:
+            if at_s >= self._settings.total_s or self._is_finishing:
                 return
             prepared = self._workload.request(index)  # before the wait: making it must not delay it
             wait_s = self._start_s + at_s - time.monotonic()

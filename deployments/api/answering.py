@@ -2,14 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 
 from crag_core.context import Lane, RequestContext
-from crag_core.errors import GenerationFailed, PipelineNotConfigured, StageTimedOut
+from crag_core.errors import (
+    GenerationFailed,
+    PipelineNotConfigured,
+    StageTimedOut,
+    StageUnavailable,
+)
 from crag_core.protocols import Ask, Pipeline
 from crag_core.settings import AnswerOptions, SamplingOptions
 from crag_core.types import (
@@ -53,9 +59,13 @@ class Answering:
         fields: AskFields,
         ask: Ask,
         pipeline: PipelineName,
+        *,
+        is_shown: bool = False,
     ) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer; close it to stop the work.
 
+        `is_shown`: the client sees the pieces as they come. Where it does not, an answer that is lost
+        half-way is begun again.
         Raises PipelineNotConfigured at once, and later StageTimedOut or what the pipeline raises.
         """
         observation, lane = observation_of(request), Lane(fields.lane)
@@ -66,7 +76,8 @@ class Answering:
             )
         observation.pipeline = pipeline
         ctx = request_context(request, headers, self.settings, fields.timeout_s, lane)
-        return _in_time(ctx, self.pipelines[pipeline].stream(ctx, ask), observation)
+        begin = partial(self.pipelines[pipeline].stream, ctx, ask)
+        return _in_time(ctx, begin() if is_shown else _begun_again(begin), observation)
 
     def ask(
         self,
@@ -148,6 +159,25 @@ def _caller_documents(fields: AskFields) -> tuple[Document, ...] | None:
         )
         for position, document in enumerate(fields.documents)
     )
+
+
+async def _begun_again(
+    begin: Callable[[], AsyncGenerator[str | Answer]],
+) -> AsyncGenerator[str | Answer]:
+    """The pieces; where a stage is lost after the first of them, all of them once more."""
+    has_begun = False
+    try:
+        async with aclosing(begin()) as pieces:
+            async for piece in pieces:
+                has_begun = True
+                yield piece
+        return
+    except StageUnavailable:
+        if not has_begun:  # the clients have tried again by themselves
+            raise
+    async with aclosing(begin()) as pieces:
+        async for piece in pieces:
+            yield piece
 
 
 async def _in_time(

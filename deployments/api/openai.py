@@ -64,7 +64,7 @@ def openai_routes(answering: Answering) -> APIRouter:
         """The question is the last user message; what is not supported is refused by name."""
         ask = _ask(body, answering)
         reply = Reply(_pipeline(body), with_trace=body.crag.trace)
-        stream = answering.stream(request, headers, body.crag, ask, reply.pipeline)
+        stream = answering.stream(request, headers, body.crag, ask, reply.pipeline, is_shown=body.stream)
         if not body.stream:
             return reply.completion(await finished(stream))
         first = await anext(stream)  # an error before the first piece still has its own status

@@ -1,18 +1,23 @@
 """Scaling: each policy decides by its own signal; under Serve's own delays a recorded load is followed
 calmly."""
 
+import csv
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ray.serve import autoscaling_policy
+from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 
 from deployments.scaling import EvaluatorPolicy, GeneratorPolicy, SearcherPolicy, desired_replicas
 
 ROOT = Path(__file__).parents[2]
+TRACE = Path(__file__).with_name("evaluator_load.csv")
 
 
 def context(
@@ -136,9 +141,93 @@ def test_serve_takes_the_policies_of_the_production_config_by_value() -> None:
     policies = {
         deployment["name"]: deployment["autoscaling_config"]["policy"]
         for deployment in content["applications"][0]["deployments"]
-        if "policy" in deployment["autoscaling_config"]
+        if "policy" in deployment.get("autoscaling_config", {})
     }
     assert set(policies) == {"Evaluator", "Generator", "Searcher"}
     for policy in policies.values():
         loaded = AutoscalingPolicy(**policy)
         assert loaded.get_policy()(**loaded.policy_kwargs)(context(2))[0] == 2
+
+
+@dataclass
+class Clock:
+    """Stands for the module `time` in Serve's policies."""
+
+    now_s: float = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class SimulatedEvaluator:
+    """Replicas that work through device seconds, second by second; new ones take their time to start."""
+
+    starts_in_s: int
+    replicas: int = 1
+    backlog_s: float = 0.0
+    starting: list[float] = field(default_factory=list)
+
+    @property
+    def target(self) -> int:
+        return self.replicas + len(self.starting)
+
+    def scale(self, target: int, now_s: float) -> None:
+        while self.target < target:
+            self.starting.append(now_s + self.starts_in_s)
+        while self.target > target:
+            if self.starting:
+                self.starting.pop()
+            else:
+                self.replicas -= 1
+
+    def second(self, offered_s: float, now_s: float) -> float:
+        """One second in which so much work comes; returns the share of time that devices worked."""
+        self.replicas += sum(at_s <= now_s for at_s in self.starting)
+        self.starting = [at_s for at_s in self.starting if at_s > now_s]
+        worked_s = min(self.replicas, self.backlog_s + offered_s)
+        self.backlog_s += offered_s - worked_s
+        return worked_s / self.replicas
+
+
+def followed(trace: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[float]]:
+    """Replicas and backlog, second by second, under Serve's own delays on a simulated clock."""
+    clock = Clock()
+    monkeypatch.setattr(autoscaling_policy, "time", clock)
+    config = AutoscalingConfig(min_replicas=1, max_replicas=16, upscale_delay_s=5, downscale_delay_s=120)
+    decide, state = _apply_autoscaling_config(EvaluatorPolicy()), {}
+    evaluator, busy, targets, backlogs = SimulatedEvaluator(starts_in_s=20), [0.0], [], []
+    for second, offered_s in enumerate(trace):
+        clock.now_s = float(second)
+        busy.append(evaluator.second(offered_s, clock.now_s))
+        look_back = busy[-10:]
+        ctx = context(
+            evaluator.replicas,
+            target=evaluator.target,
+            config=config,
+            state=state,
+            busy=[sum(look_back) / len(look_back)] * evaluator.replicas,
+            backlog_s=[evaluator.backlog_s / evaluator.replicas] * evaluator.replicas,
+        )
+        decided, state = decide(ctx)
+        evaluator.scale(min(max(decided, 1), 16), clock.now_s)
+        targets.append(evaluator.target)
+        backlogs.append(evaluator.backlog_s)
+    return targets, backlogs
+
+
+def turns(targets: list[int]) -> int:
+    """How often the number of replicas turned from growing to shrinking or back."""
+    steps = [after - before for before, after in pairwise(targets) if after != before]
+    return sum((before > 0) != (after > 0) for before, after in pairwise(steps))
+
+
+def test_a_recorded_load_is_followed_without_swinging(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TRACE.open() as file:
+        burst = [float(row["device_seconds"]) for row in csv.DictReader(file)]
+    quiet = [0.05] * 300
+    targets, backlogs = followed([*quiet, *burst, *quiet, *burst, *quiet], monkeypatch)
+    assert max(targets) > 2, "the load needs more than what it began with"
+    assert turns(targets) <= 3, "up and down with each of the two bursts, nothing between"
+    assert targets[-1] == 1
+    assert backlogs[len(quiet) + len(burst) + 60] < 1.0, "what a burst left is soon worked through"

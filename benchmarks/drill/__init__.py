@@ -1,0 +1,1 @@
+"""What a running application loses while parts of it are changed, killed or taken away."""
