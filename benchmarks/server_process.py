@@ -46,7 +46,7 @@ def running(
     ready_path: str,
     *,
     env: Mapping[str, str] | None = None,
-    within_s: float = 240.0,
+    within_s: float = 600.0,
     stops_within_s: float = 60.0,
 ) -> Iterator[ServerProcess]:
     """The server that a command starts on a port of loopback, until the block ends.

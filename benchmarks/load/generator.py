@@ -134,7 +134,7 @@ def due_times(settings: LoadSettings) -> Iterable[float]:
 
     Raises OSError and ValueError for a trace that cannot be read.
     """
-    wanted, rate_per_s, seed = settings.arrivals, settings.offered_per_s, settings.seed
+    wanted, rate_per_s, seed = settings.arrivals, settings.offered_per_s, settings.luck
     match wanted.kind:
         case Arrivals.POISSON:
             return arrivals.poisson(rate_per_s, seed)

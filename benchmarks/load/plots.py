@@ -121,11 +121,15 @@ def _stages(summary: Summary) -> str:
 
 def _rates_tried(maximum: Maximum, report: Report) -> str:
     figure, axes = new_axes("requests per second", "share of good requests")
-    for meets, colour, label in ((True, "tab:green", "meets the SLO"), (False, "tab:red", "does not")):
-        probes = [probe for probe in maximum.probes if probe.meets_slo is meets]
+    share = report.settings.slo.share
+    for meets, colour, label in (
+        (True, "tab:green", "a probe that meets the SLO"),
+        (False, "tab:red", "one that does not"),
+    ):
+        probes = [probe for probe in maximum.probes if probe.meets(share) is meets]
         shares = [probe.summary.good_share for probe in probes]
         axes.scatter([probe.rate_per_s for probe in probes], shares, color=colour, label=label)
-    axes.axhline(report.settings.slo.share, color="black", linestyle="--", label="wanted")
+    axes.axhline(share, color="black", linestyle="--", label="wanted")
     axes.set_xscale("log")
     axes.set_ylim(0, 1.05)
     return svg(figure, axes)

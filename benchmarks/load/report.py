@@ -2,13 +2,14 @@
 
 import os
 import platform
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
-from benchmarks.load.find_max import Maximum
-from benchmarks.load.processes import Ending
+from benchmarks.load.find_max import Maximum, Probe
 from benchmarks.load.settings import LoadSettings
 from benchmarks.load.summary import OUTSIDE_STAGES, Summary, Times
 from benchmarks.load.verdict import Verdict, described
@@ -166,29 +167,36 @@ def _stages(summary: Summary) -> Section:
 
 
 def _maximum(maximum: Maximum) -> Section:
-    rows = [
-        (
-            f"{probe.rate_per_s:.3g}",
-            "yes" if probe.meets_slo else "no",
-            f"{100 * probe.summary.good_share:.2f} %",
-            str(probe.summary.judged),
-            f"{probe.summary.latency.p50_s:.3f}" if probe.summary.latency else "-",
-            f"{probe.summary.latency.p99_s:.3f}" if probe.summary.latency else "-",
-            "" if probe.summary.ending is Ending.COMPLETE else "yes",
-        )
-        for probe in maximum.probes
-    ]
     bottleneck = (
         f"The bottleneck is {maximum.bottleneck}: an answer spends {maximum.bottleneck_growth_s:.3f} s "
         "more there at the first rate beyond the maximum than at the lowest. "
         if maximum.bottleneck
         else "The answers held no traces, so no stage can be named. "
     )
+    by_rate: dict[float, list[Probe]] = defaultdict(list)
+    for probe in maximum.probes:
+        by_rate[probe.rate_per_s].append(probe)
     return Section(
         "Rates that were tried",
-        ("per second", "meets the SLO", "good", "requests", "p50 s", "p99 s", "broken off"),
-        rows,
-        f"{bottleneck}A rate is broken off once it can no longer meet the SLO.",
+        ("per second", "probes", "good", "requests", "p50 s", "p99 s", "broken off"),
+        [_rate(rate_per_s, by_rate[rate_per_s]) for rate_per_s in sorted(by_rate)],
+        f"{bottleneck}All requests sent at a rate count for it; p50 is the median of its probes, p99 "
+        "their highest. A probe is broken off once its rate is lost. The n-th probe of every rate has "
+        "the same arrivals: another --seed may move the maximum, the less so the longer the probes.",
+    )
+
+
+def _rate(rate_per_s: float, probes: Sequence[Probe]) -> Sequence[str]:
+    good, judged = (sum(counts) for counts in zip(*((p.good, p.judged) for p in probes), strict=True))
+    latencies = [latency for probe in probes if (latency := probe.summary.latency)]
+    return (
+        f"{rate_per_s:.3g}",
+        str(len(probes)),
+        f"{100 * good / judged:.2f} %" if judged else "-",
+        str(judged),
+        f"{median(latency.p50_s for latency in latencies):.3f}" if latencies else "-",
+        f"{max(latency.p99_s for latency in latencies):.3f}" if latencies else "-",
+        str(sum(probe.is_broken_off for probe in probes) or ""),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 
 from benchmarks.load.exposition import Exposition
-from benchmarks.load.find_max import Interrupted, Maximum, Probe, find_max
+from benchmarks.load.find_max import Interrupted, Maximum, Probe, allowed_failures, find_max
 from benchmarks.load.live import LiveView
 from benchmarks.load.outcomes import Outcome, Record
 from benchmarks.load.processes import Ending, ProcessDied, Run, run_load
@@ -16,9 +16,6 @@ from benchmarks.load.settings import MAX_RATE_PER_S, LoadSettings
 from benchmarks.load.summary import Summary, is_good, stage_means, summarise
 from benchmarks.load.target import Target, wait_until_ready
 from benchmarks.load.verdict import Exit, Verdict, not_reached, of_maximum, of_run
-
-_DOUBT = 1.2
-"""A probe is given up at so many times the failures that its SLO allows: arrivals vary."""
 
 
 @dataclass(slots=True)
@@ -32,6 +29,7 @@ class Session:
     exposition: Exposition = field(default_factory=Exposition)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     records: list[Record] = field(default_factory=list)
+    probes: int = 0
 
     def measure(self) -> Report:
         """One run."""
@@ -49,15 +47,17 @@ class Session:
             return self._report(refusal)
         highest_per_s = MAX_RATE_PER_S / self.settings.workload.name.rate_factor
         try:
-            maximum = find_max(self._probe, self.settings.arrivals.rate_per_s, highest_per_s, repeats)
+            maximum = find_max(
+                self._probe,
+                self.settings.arrivals.rate_per_s,
+                highest_per_s,
+                repeats,
+                self.settings.slo.share,
+            )
         except ProcessDied as error:
             return self._report(Verdict(Exit.NOTHING_ANSWERED, str(error)))
-        best = max(
-            (probe for probe in maximum.probes if probe.meets_slo),
-            key=lambda probe: probe.rate_per_s,
-            default=None,
-        )
-        summary = best.summary if best else None
+        at_it = [one.summary for one in maximum.probes if one.rate_per_s == maximum.rate_per_s]
+        summary = at_it[-1] if at_it else None
         return self._report(of_maximum(maximum, self.settings), summary, maximum)
 
     def _unreachable(self) -> Verdict | None:
@@ -83,20 +83,22 @@ class Session:
         self.records = run.records
         return summarise(run)
 
-    def _probe(self, rate_per_s: float, number: int) -> Probe:
-        settings = self.settings.at_rate(rate_per_s, self.settings.seed + number)
-        due = settings.offered_per_s * settings.duration_s
-        allowed = _DOUBT * (1 - settings.slo.share) * due + 1
+    def _probe(self, rate_per_s: float, arrivals: int) -> Probe:
+        self.probes += 1
+        seed = self.settings.seed
+        settings = self.settings.at_rate(rate_per_s, seed + arrivals, seed + self.probes)
+        allowed = allowed_failures(settings.offered_per_s * settings.duration_s, settings.slo.share)
         summary = self._run(settings, allowed_failures=allowed)
         if summary.ending is Ending.BY_USER:
             raise Interrupted
-        meets = bool(summary.meets_slo) and summary.ending is Ending.COMPLETE
+        is_broken_off = summary.ending is not Ending.COMPLETE
         self.console.print(
-            f"{rate_per_s:.3g} a second: {100 * summary.good_share:.1f} % good, "
-            f"{'meets' if meets else 'misses'} the SLO",
+            f"{rate_per_s:.3g} a second: {100 * summary.good_share:.1f} % good"
+            f"{', broken off' if is_broken_off else ''}",
             highlight=False,
         )
-        return Probe(rate_per_s, meets, summary, stage_means(self.records))
+        means_s = stage_means(self.records)
+        return Probe(rate_per_s, summary.good, summary.judged, is_broken_off, summary, means_s)
 
     def _report(
         self, verdict: Verdict, summary: Summary | None = None, maximum: Maximum | None = None

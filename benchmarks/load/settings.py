@@ -27,6 +27,9 @@ class ArrivalSettings(_Settings):
     cv: float = Field(3.0, gt=0, le=20, description="Coefficient of variation of Gamma gaps.")
     trace: Path | None = Field(None, description="File of arrival times, for `trace`.")
     concurrency: int = Field(8, ge=1, le=10_000, description="Requests in flight, for `closed`.")
+    seed: int | None = Field(
+        None, description="Of what luck decides: times, actions, hang-ups; null takes the run's own."
+    )
 
 
 class WorkloadSettings(_Settings):
@@ -77,7 +80,7 @@ class LoadSettings(_Settings):
     duration_s: float = Field(60.0, gt=0, le=MAX_DURATION_S, description="Measured time.")
     warmup_s: float = Field(10.0, ge=0, le=3600, description="Time before it, sent and not measured.")
     max_requests: int = Field(100_000, ge=1, le=MAX_REQUESTS, description="Requests at most.")
-    seed: int = Field(0, description="Of arrivals, texts, actions, hang-ups and pauses.")
+    seed: int = Field(0, description="Of texts, and of arrivals, actions and hang-ups.")
     processes: int = Field(1, ge=1, le=64, description="Processes that send.")
 
     @property
@@ -90,9 +93,14 @@ class LoadSettings(_Settings):
         """The rate that is sent; W7 sends twice the rate it is given."""
         return self.arrivals.rate_per_s * self.workload.name.rate_factor
 
-    def at_rate(self, rate_per_s: float, seed: int) -> "LoadSettings":
-        """The same run at another rate."""
-        arrivals = self.arrivals.model_copy(update={"rate_per_s": rate_per_s})
+    @property
+    def luck(self) -> int:
+        """The seed of times, actions and hang-ups."""
+        return self.seed if self.arrivals.seed is None else self.arrivals.seed
+
+    def at_rate(self, rate_per_s: float, luck: int, seed: int) -> "LoadSettings":
+        """The same run at another rate; `seed` is that of the texts, which no cache may know."""
+        arrivals = self.arrivals.model_copy(update={"rate_per_s": rate_per_s, "seed": luck})
         return self.model_copy(update={"arrivals": arrivals, "seed": seed})
 
     @model_validator(mode="after")

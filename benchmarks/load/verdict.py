@@ -61,7 +61,8 @@ def of_maximum(maximum: Maximum, settings: LoadSettings) -> Verdict:
         answered = any(probe.summary.latency for probe in maximum.probes)
         code = Exit.SLO_MISSED if answered else Exit.NOTHING_ANSWERED
         tried = f"the lowest tried was {lowest:.3g} a second"
-        return Verdict(code, f"no rate keeps to the SLO ({slo}); {tried}")
+        why = maximum.probes[-1].summary.warnings if not answered else ()
+        return Verdict(code, "; ".join([f"no rate keeps to the SLO ({slo})", tried, *why[-1:]]))
     reached = f"{maximum.rate_per_s:.3g} requests a second keep to the SLO ({slo})"
     if maximum.is_limited_by_generator:
         return Verdict(Exit.WELL, f"at least {reached}; beyond it the generator itself was late")

@@ -97,7 +97,7 @@ class Workload:
 def workload(settings: "LoadSettings") -> Workload:
     """The workload of a run. Raises OSError and ValueError for a question set that cannot be read."""
     wanted, seed = settings.workload, settings.seed
-    maker = _Maker(wanted, seed)
+    maker = _Maker(wanted, seed, settings.luck)
     match wanted.name:
         case WorkloadName.W1:
             return Workload(lambda index: maker.ranking(index, _DOCUMENTS))
@@ -118,8 +118,9 @@ def workload(settings: "LoadSettings") -> Workload:
 class _Maker:
     """Makes requests out of a pool of documents."""
 
-    def __init__(self, wanted: "WorkloadSettings", seed: int) -> None:
-        self._wanted, self._seed = wanted, seed
+    def __init__(self, wanted: "WorkloadSettings", seed: int, luck: int) -> None:
+        """`seed` decides texts, `luck` actions and hang-ups."""
+        self._wanted, self._seed, self._luck = wanted, seed, luck
 
     @cached_property
     def _biographies(self) -> list[str]:
@@ -146,7 +147,8 @@ class _Maker:
         """A question with ten documents, and an action drawn for it."""
         random_ = self._random("request", index)
         documents = random_.sample(self._biographies, _DOCUMENTS)
-        return self._asked(index, texts.question(random_), documents, _drawn(random_, actions))
+        action = _drawn(random.Random(f"action/{self._luck}/{index}"), actions)
+        return self._asked(index, texts.question(random_), documents, action)
 
     def skewed(self, index: int) -> Prepared:
         """A question as popular as its rank, always with the same documents and action."""
@@ -195,7 +197,7 @@ class _Maker:
         share = wanted.hang_up_share or (0.1 if wanted.name is WorkloadName.W8 else 0.0)
         if not share:
             return None
-        random_ = self._random("hang-up", index)
+        random_ = random.Random(f"hang-up/{self._luck}/{index}")
         return random_.random() * wanted.hang_up_within_s if random_.random() < share else None
 
     def _random(self, what: str, index: int) -> random.Random:

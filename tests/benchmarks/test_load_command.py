@@ -18,7 +18,15 @@ from typer.testing import CliRunner
 
 from benchmarks.load.target import TargetError, parse_target
 from deployments.cli import app
-from tests.benchmarks.servers import ANSWER, RANKING, Handler, answers, free_port, serving_on_thread
+from tests.benchmarks.servers import (
+    ANSWER,
+    RANKING,
+    Handler,
+    answers,
+    chunk,
+    free_port,
+    serving_on_thread,
+)
 
 ROOT = Path(__file__).parents[2]
 SHORT = ("--duration-s", "0.6", "--warmup-s", "0.2", "--rate", "40", "--workload", "w4")
@@ -106,6 +114,22 @@ def test_a_server_that_answers_nobody_has_a_report_and_exit_code_3(handler: Hand
         result = run(port)
     assert result.exit_code == 3
     assert "no request was answered" in result.stdout and words in result.stdout
+
+
+def test_a_server_that_closes_in_mid_stream_has_a_report_and_exit_code_3() -> None:
+    async def begins(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(chunk("Black"))
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    with serving_on_thread(begins) as port:
+        result = run(port, "--workload", "w2", "--stream")
+    assert result.exit_code == 3
+    assert "no request was answered" in result.stdout
+    assert "ended as broken_stream (cut)" in result.stdout
 
 
 def test_a_server_that_is_down_has_a_report_and_exit_code_3(tmp_path: Path) -> None:
@@ -211,8 +235,9 @@ def test_headers_come_from_a_file_and_never_show(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "s3cret" not in refused.output
 
 
-def test_the_highest_rate_of_a_server_that_sheds_is_found() -> None:
+def test_the_highest_rate_of_a_server_that_sheds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One request at a time, 25 ms each, and 429 at once for whom it would keep waiting."""
+    monkeypatch.setattr("benchmarks.load.find_max._CONFIRMATIONS", 1)  # that they are made is seen there
     free_at_s = 0.0
 
     async def serves_40_a_second(_: web.Request) -> web.Response:
@@ -234,6 +259,24 @@ def test_the_highest_rate_of_a_server_that_sheds_is_found() -> None:
     assert result.exit_code == 0
     assert 20 < maximum["rate_per_s"] < 50, "40 a second, and what the queue holds"
     assert any(probe["summary"]["outcomes"].get("shed") for probe in maximum["probes"])
+
+
+@pytest.mark.parametrize(
+    ("handler", "slo_s", "exit_code", "words"),
+    [
+        (answers, "0.000001", 1, "no rate keeps to the SLO (99 % answer within 1e-06 s)"),
+        (_sheds, "1", 3, "ended as shed (overloaded)"),
+    ],
+    ids=["nothing meets it", "all is shed"],
+)
+def test_a_search_that_finds_no_rate_says_so(
+    handler: Handler, slo_s: str, exit_code: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.load.find_max.LOWEST_RATE_PER_S", 30.0)  # else it goes on for long
+    with serving_on_thread(handler) as port:
+        result = run(port, "--find-max", "--slo-s", slo_s, "--repeats", "1")
+    assert result.exit_code == exit_code
+    assert words in result.stdout and "the lowest tried was 40 a second" in result.stdout
 
 
 def started(port: int, *arguments: str) -> "subprocess.Popen[str]":
