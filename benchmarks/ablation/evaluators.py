@@ -64,7 +64,7 @@ class UnpackedEvaluator(Evaluator):
     def __init__(self, settings: EvaluatorSettings) -> None:
         """Loads the checkpoint."""
         super().__init__(settings)
-        scorer = _t5(self._scorer)
+        scorer = _t5(self._evaluator.scorer)
         longest, model = scorer.manifest.max_tokens, _model(settings, scorer)
         weights = T5Weights.of(model, longest, *_CPU_FLOAT32)
         scorer.engine = OtherEngine(model, PaddedT5(weights), settings, longest)
@@ -76,7 +76,7 @@ class UnprunedEvaluator(Evaluator):
     def __init__(self, settings: EvaluatorSettings) -> None:
         """Loads the checkpoint with one more decoder layer, which is then the one cut short."""
         super().__init__(settings)
-        scorer = _t5(self._scorer)
+        scorer = _t5(self._evaluator.scorer)
         longest, model = scorer.manifest.max_tokens, _model(settings, scorer)
         decoder = model.transformer.decoder.block
         decoder.append(deepcopy(decoder[-1]))
@@ -89,20 +89,21 @@ class ServeBatchedEvaluator(Evaluator):
 
     async def evaluate(self, request: EvaluateRequest) -> Evaluation:
         """One entry per passage, in order."""
-        prepared = await asyncio.to_thread(self._scorer.prepare, request.question, request.passages)
+        scorer = self._evaluator.scorer
+        prepared = await asyncio.to_thread(scorer.prepare, request.question, request.passages)
         full = [pair for pair in prepared if pair is not None]
         scores = iter(await asyncio.gather(*map(self._score, full)))
         return Evaluation(
             scores=tuple(None if pair is None else next(scores) for pair in prepared),
             truncated=tuple(pair is not None and pair.truncated for pair in prepared),
-            thresholds=self._manifest.thresholds.action(),
-            strip_min_score=self._manifest.thresholds.strip,
-            evaluator_id=self._manifest.evaluator_id,
+            thresholds=scorer.manifest.thresholds.action(),
+            strip_min_score=scorer.manifest.thresholds.strip,
+            evaluator_id=scorer.manifest.evaluator_id,
         )
 
     @serve.batch
     async def _score(self, pairs: list[PreparedPair]) -> list[float]:
-        return list(await asyncio.to_thread(self._scorer.score, pairs))
+        return list(await asyncio.to_thread(self._evaluator.scorer.score, pairs))
 
 
 def whole(args: dict[str, Any]) -> Application:
