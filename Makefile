@@ -124,6 +124,10 @@ docs: $(INSTALLED) ## Regenerate docs/api.md from the OpenAPI document.
 	$(BIN)/python -m deployments.api.document > docs/api.md.partial
 	mv docs/api.md.partial docs/api.md
 
+.PHONY: kuberay
+kuberay: $(INSTALLED) ## Copy serve_config.yaml into the RayService.
+	$(BIN)/python ops/kuberay/embed_config.py
+
 clean: ## Remove everything the set-up made.
 	@# renamed first: an interruption must not leave half of what counts as whole
 	for made in .venv .models .indexes .cache; do \

@@ -16,6 +16,7 @@ COMMANDS = {
     "tail": "benchmarks.load.tail",
     "peers": "benchmarks.peers.command",
     "ablation": "benchmarks.ablation.command",
+    "soak": "benchmarks.soak",
     "engine": "benchmarks.engine.command",
     "scheduler": "benchmarks.scheduler",
     "hangups": "benchmarks.hangups",

@@ -69,6 +69,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option(help="Instead of the config's HTTP port.", min=1, max=65535)
     ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Instead of the config's address, such as 0.0.0.0.")
+    ] = None,
     verbose: Annotated[bool, typer.Option(help="Show the replicas' logs.")] = False,
 ) -> None:
     """Serve the application on this machine until Ctrl-C."""
@@ -78,12 +81,13 @@ def serve(
     with sentences_for_errors():
         from deployments import doctor, local
 
-        loaded = local.load_config(config, port)
+        loaded = local.load_config(config, port, host)
         with _meanwhile("checking models and indexes"):
             ill = [finding for finding in doctor.examined(loaded) if not finding.well]
         if ill:
             raise SettingsError("\n".join(f"{finding.name}: {finding.detail}" for finding in ill))
-        url = f"http://{loaded.http_options.host}:{loaded.http_options.port}"
+        http = loaded.http_options
+        url = f"http://{'127.0.0.1' if http.host == '0.0.0.0' else http.host}:{http.port}"
         started = time.monotonic()
         err.print(f"starting the application of {config}")
         try:

@@ -21,16 +21,18 @@ from deployments.settings import AppSettings
 _POLL_S = 0.5
 
 
-def load_config(path: Path, port: int | None = None) -> ServeDeploySchema:
-    """A Serve config file, checked; `port` replaces its HTTP port. Raises SettingsError."""
+def load_config(path: Path, port: int | None = None, host: str | None = None) -> ServeDeploySchema:
+    """A Serve config file, checked; `port` and `host` replace its own. Raises SettingsError."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read config {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"config {path} is not YAML: {error}") from error
-    if port is not None and isinstance(content, dict):
-        content.setdefault("http_options", {})["port"] = port
+    given = {"port": port, "host": host}
+    if isinstance(content, dict) and any(value is not None for value in given.values()):
+        http = content.setdefault("http_options", {})
+        http |= {name: value for name, value in given.items() if value is not None}
     try:
         return ServeDeploySchema.model_validate(content)
     except ValidationError as error:

@@ -17,11 +17,10 @@ from benchmarks.load.outcomes import Record
 from benchmarks.report import table
 from benchmarks.served_application import Config, read_config
 from benchmarks.server_process import free_port
+from benchmarks.timed_config import with_timed_engine
 from crag_core.metrics import percentile
 
 _LEAD_S = 5.0
-_TIMED_ENGINE = "benchmarks.timed_app:build_app"
-_COMPACT = ("CompactGraph", "AtomicQARetriever", "HopReader", "ExplainGraph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +106,12 @@ def _played(
 
 def _on_both_nodes(config: Config) -> Config:
     """The config with two replicas of each deployment, never two on one node, and a timed engine."""
-    (application,) = config["applications"]
-    application["import_path"] = _TIMED_ENGINE
-    for optional in ("compact", "explain"):
-        application["args"].pop(optional, None)
-    application["deployments"] = [
-        {
-            **deployment,
+    (application,) = with_timed_engine(config)["applications"]
+    for deployment in application["deployments"]:
+        deployment |= {
             "num_replicas": 2,
             "max_replicas_per_node": 1,
             "graceful_shutdown_timeout_s": 120,
             "health_check_period_s": 2,
         }
-        for deployment in application["deployments"]
-        if deployment["name"] not in _COMPACT
-    ]
     return config
