@@ -25,9 +25,9 @@ from deployments.backends.wikipedia.parameters import search_parameters
 from deployments.backends.wikipedia.pool_observer import CacheUse
 from deployments.backends.wikipedia.shared_pool import SharedPool
 from deployments.backends.wikipedia.transport import PooledTransport
-from deployments.clients import SearchBudgetClient
 from deployments.search_budget import SearchBudgetActor
 from deployments.settings import MediaWikiSettings, SearchBudgetSettings
+from deployments.shared_actors import SearchBudgetClient
 
 _HOST = "127.0.0.1"
 _IN_FLIGHT = 3

@@ -83,9 +83,13 @@ class QualityBelowMinimum(CragError):
 
 
 class Overloaded(CragError):
-    """More work is waiting than can be done in time; the caller may try again later."""
+    """More work is waiting than can be done in time; the caller may try again later.
+
+    Whoever knows when there will be room sets `retry_after_s` on the error.
+    """
 
     code = "overloaded"
+    retry_after_s: float | None = None
 
 
 class NotReady(CragError):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crag_core.context import RequestContext
-from crag_core.degrade import strips_left_out
+from crag_core.degrade import TOO_LATE, Ladder, fewer_strips, strips_left_out, top_document_only
 from crag_core.protocols import Evaluation, Evaluator
 from crag_core.settings import (
     ActionThresholds,
@@ -92,14 +92,17 @@ class KnowledgeRefiner:
 
     async def refine(
         self,
-        ctx: RequestContext,
+        ladder: Ladder,
         stage: Stage,
         question: str,
         documents: Sequence[Document],
         known: KnownScores,
         recorder: Recorder,
     ) -> tuple[ScoredStrip, ...]:
-        """The kept strips in the order of the settings; raises EvaluationFailed."""
+        """The kept strips in the order of the settings; raises EvaluationFailed.
+
+        Where the time is short, fewer strips are scored, or the best document stands for them.
+        """
         if not documents:
             return ()
         settings = self.settings
@@ -107,27 +110,38 @@ class KnowledgeRefiner:
         if len(strips) > settings.max_strips_scored:
             recorder.degraded.append(strips_left_out(stage))
             strips = strips[: settings.max_strips_scored]
-        scores, minimum = await self._scores(ctx, question, documents, strips, known, recorder)
-        scored = [ScoredStrip(strip, scores[strip]) for strip in strips]
-        kept = select(scored, settings, minimum)
         recorder.fallbacks.pop(stage, None)
+        try:
+            scores, minimum = await self._scores(
+                ladder, stage, question, documents, strips, known, recorder
+            )
+        except TOO_LATE as error:
+            ladder.go_on_after(error)
+            recorder.degraded.append(top_document_only(stage))
+            return (await self._best(documents, (), known),)
+        scored = [ScoredStrip(strip, scores[strip]) for strip in strips if strip in scores]
+        kept = select(scored, settings, minimum)
         if not kept and settings.fallback is StripFallback.BEST_DOCUMENT:
             recorder.fallbacks[stage] = settings.fallback.value
-            kept = (
-                await asyncio.to_thread(_best_document, documents, scored, known.documents, settings),
-            )
+            kept = (await self._best(documents, scored, known),)
         return recompose(kept, documents, settings.order)
+
+    async def _best(
+        self, documents: Sequence[Document], scored: Sequence[ScoredStrip], known: KnownScores
+    ) -> ScoredStrip:
+        return await asyncio.to_thread(_best_document, documents, scored, known.documents, self.settings)
 
     async def _scores(
         self,
-        ctx: RequestContext,
+        ladder: Ladder,
+        stage: Stage,
         question: str,
         documents: Sequence[Document],
         strips: Sequence[Strip],
         known: KnownScores,
         recorder: Recorder,
     ) -> tuple[Mapping[Strip, Score | None], float]:
-        """Each strip's score, and the threshold to hold it against."""
+        """The strips' scores, of all that can be scored in time, and the threshold for them."""
         scores: dict[Strip, Score | None] = {}
         unknown: list[Strip] = []
         for strip in strips:
@@ -138,10 +152,13 @@ class KnowledgeRefiner:
                 unknown.append(strip)
         own_minimum = known.strip_min_score
         if unknown or own_minimum is None:
-            evaluation = await self._evaluate(ctx, question, documents, unknown)
-            scores.update(zip(unknown, evaluation.scores, strict=True))
+            chosen = _first_in_time(unknown, known, ladder)
+            if len(chosen) < len(unknown):
+                recorder.degraded.append(fewer_strips(stage))
+            evaluation = await self._evaluate(ladder.before_generating, question, documents, chosen)
+            scores.update(zip(chosen, evaluation.scores, strict=True))
             own_minimum = evaluation.strip_min_score
-        recorder.strips_scored += len(unknown)
+            recorder.strips_scored += len(chosen)
         return scores, min_strip_score(own_minimum, self.settings)
 
     async def _evaluate(
@@ -169,6 +186,15 @@ def _decompose_all(documents: Sequence[Document], settings: RefinementSettings) 
         if len(strips) > settings.max_strips_scored:
             break
     return strips
+
+
+def _first_in_time(strips: Sequence[Strip], known: KnownScores, ladder: Ladder) -> Sequence[Strip]:
+    """The strips that can be scored in time, those of the best documents before others; one at least."""
+    by_document = sorted(
+        strips, key=lambda strip: known.documents.get(strip.document_id, _UNSCORED), reverse=True
+    )
+    affordable = max(1, ladder.strips_in_time([len(strip.text) for strip in by_document]))
+    return strips if affordable >= len(strips) else by_document[:affordable]
 
 
 def _best_document(

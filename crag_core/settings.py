@@ -199,6 +199,11 @@ class CragSettings(Settings):
     no_evidence: NoEvidence = Field(
         NoEvidence.ABSTAIN, description="What happens when no evidence is left."
     )
+    weak_evidence: NoEvidence = Field(
+        NoEvidence.ANSWER,
+        description="What happens when no strip anywhere reaches the strip threshold: answer from the "
+        "best there is, or say that there is not enough evidence.",
+    )
     min_quality: EvidenceQuality = Field(
         EvidenceQuality.NONE, description="Weaker evidence than this is an error, not an answer."
     )
@@ -235,6 +240,7 @@ class CragSettings(Settings):
             "rag_documents": options.rag_documents,
             "search": options.search,
             "no_evidence": no_evidence,
+            "weak_evidence": no_evidence,
             "min_quality": options.min_quality,
             "refinement": self.refinement.model_copy(update=_given(refinement)),
             "generation": self.generation.model_copy(update=_given(generation)),
@@ -255,7 +261,9 @@ class AnswerOptions(Settings):
     recompose_order: RecomposeOrder | None = Field(None, description="Order of the kept strips.")
     search: bool | None = Field(None, description="Whether the web may be searched.")
     force_answer: bool | None = Field(
-        None, description="Answer from memory rather than say that evidence is missing."
+        None,
+        description="Answer from weak evidence, or from memory, rather than say that there is not "
+        "enough evidence; false says so in both cases.",
     )
     max_new_tokens: int | None = Field(None, ge=1, le=1024, description="Tokens generated at most.")
     temperature: float | None = Field(None, ge=0.0, le=2.0, description="0 is greedy.")

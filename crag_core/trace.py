@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from crag_core.degrade import Paces
 from crag_core.errors import CragError
 from crag_core.protocols import Evaluation, SearchResult
 from crag_core.settings import ActionThresholds
@@ -39,6 +40,8 @@ class Recorder:
     speculated: dict[Speculative, Speculated] = field(default_factory=dict)
     spent: Usage = field(default_factory=Usage)
     hops: tuple[Hop, ...] = ()
+    paces: Paces = field(default_factory=Paces)
+    """Told how long each stage took that did not fail."""
     _started: float = field(default_factory=time.perf_counter)
     _stages: list[StageRecord] = field(default_factory=list)
     _documents: tuple[ScoredDocument, ...] = ()
@@ -52,7 +55,7 @@ class Recorder:
 
     def aside(self) -> "Recorder":
         """An empty record on the same clock, for work that may turn out not to be needed."""
-        return Recorder(_started=self._started)
+        return Recorder(paces=self.paces, _started=self._started)
 
     def absorb(self, aside: "Recorder") -> None:
         """Take over what was recorded aside."""
@@ -74,6 +77,8 @@ class Recorder:
         except CragError as error:
             error_code = error.code
             raise
+        else:
+            self.paces[stage].observe(time.perf_counter() - started)
         finally:
             now = time.perf_counter()
             self._stages.append(StageRecord(stage, started - self._started, now - started, error_code))

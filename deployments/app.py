@@ -9,6 +9,8 @@ from ray import serve
 from ray.serve import Application
 
 from crag_core.types import PipelineName
+from deployments.admission.load_board import LoadBoard
+from deployments.admission.sharing import Board
 from deployments.atomic_qa_retriever import AtomicQARetriever
 from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.clients import (
@@ -19,7 +21,6 @@ from deployments.clients import (
     HopReaderClient,
     PipelineClient,
     RetrieverClient,
-    SearchBudgetClient,
     SearcherClient,
 )
 from deployments.compact_graph import CompactGraph
@@ -34,6 +35,7 @@ from deployments.retriever import Retriever
 from deployments.search_budget import SearchBudgetActor
 from deployments.searcher import Searcher
 from deployments.settings import AppSettings, MediaWikiSettings
+from deployments.shared_actors import LoadBoardClient, SearchBudgetClient
 
 MEDIAWIKI_TOKEN = "CRAG_MEDIAWIKI_TOKEN"
 """The environment variable with the operator's OAuth token for the wiki; it may be absent."""
@@ -65,6 +67,10 @@ class Hosting(Protocol):
         """The budget that all searchers share; none where there is one searcher."""
         ...
 
+    def load_board(self) -> Board | None:
+        """Where the ingresses tell each other what they have let in; none where there is one."""
+        ...
+
 
 class RayServe:
     """Every class is a deployment, and all searchers of a cluster share one budget."""
@@ -77,6 +83,10 @@ class RayServe:
     def search_budget(self, settings: MediaWikiSettings) -> SearchBudget:
         """The budget in the cluster's actor."""
         return SearchBudgetClient(SearchBudgetActor, settings)
+
+    def load_board(self) -> Board:
+        """The board in the application's actor."""
+        return LoadBoardClient(LoadBoard)
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -127,11 +137,13 @@ def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None)
         retriever,
         evaluator,
         searchers,
-        settings.crag.searching,
+        settings.crag,
         settings.api,
+        settings.admission,
+        hosting.load_board(),
         compact,
-        explainer,
         secret(API_KEYS),
+        explainer,
     )
 
 

@@ -1,24 +1,26 @@
 """Clients: the core's Protocols over Ray Serve handles.
 
-The only file that calls a handle. Each call is bounded by the request's deadline, and made again where
-its replica is lost before it has answered. What Ray raises becomes one of the core's errors here, so
-that neither core nor API ever sees Ray."""
+The only file that calls a deployment's handle. Each call is bounded by the request's deadline, not begun
+where less time is left than such calls lately took at least, and made again where its replica is lost
+before it has answered. What Ray raises becomes one of the core's errors here, so that neither core nor
+API ever sees Ray.
+"""
 
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import ray
 from ray.exceptions import (
     NodeDiedError,
     ObjectLostError,
     RayActorError,
-    RayError,
     RayTaskError,
     WorkerCrashedError,
 )
@@ -29,6 +31,7 @@ from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredP
 from crag_core.context import RequestContext
 from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
 from crag_core.explaining import ExplainAsk, Explanation, InputPieces
+from crag_core.pace import Pace
 from crag_core.protocols import Ask, Evaluation, SearchResult
 from crag_core.queries.plan import Sought
 from crag_core.types import (
@@ -42,16 +45,6 @@ from crag_core.types import (
     Sampling,
     Score,
     Stage,
-)
-from deployments.backends.wikipedia.budget import (
-    Acquire,
-    BudgetLost,
-    Entry,
-    Known,
-    Lease,
-    Refused,
-    Report,
-    Verdict,
 )
 from deployments.messages import (
     EvaluateRequest,
@@ -70,7 +63,6 @@ from deployments.messages import (
     WireContext,
 )
 from deployments.retries import RetryBudget
-from deployments.settings import MediaWikiSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -88,10 +80,8 @@ _HOLD_S = 30.0
 
 _retries = RetryBudget()
 
-_PATIENCE_S = 2.0
-"""An actor silent for longer is asked whether it lives."""
-
-_START_TIMEOUT_S = 60.0
+_paces: defaultdict[str, Pace] = defaultdict(Pace)
+"""What the calls of this process lately took, by stage."""
 
 
 @dataclass(frozen=True)
@@ -244,87 +234,6 @@ class ExplainClient:
         return explanation
 
 
-class SearchBudgetClient:
-    """The SearchBudget in the actor of the wiki's host, of which a cluster has one."""
-
-    def __init__(self, actor_class: type, settings: MediaWikiSettings) -> None:
-        """Finds the actor, or starts it, on the first call; `actor_class` is SearchBudgetActor."""
-        self._actor_class = actor_class
-        self._settings = settings
-        self._connecting: asyncio.Future[Any] | None = None
-
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
-        """The answer, or the right to fetch it; else why not."""
-        reply: Lease | Known | Refused = await self._ask("acquire", ask)
-        return reply
-
-    async def report(self, report: Report) -> Verdict:
-        """How a leased request ended, and what follows."""
-        verdict: Verdict = await self._ask("report", report)
-        return verdict
-
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """The fresh answers among these."""
-        found: Mapping[bytes, bytes] = await self._ask("recall", keys)
-        return found
-
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        """Keep answers that were fetched together."""
-        await self._ask("remember", entries)
-
-    async def _ask(self, method: str, message: object) -> Any:
-        try:
-            actor = await self._connected()
-            return await _answered(actor, getattr(actor, method).remote(message))
-        except (TimeoutError, RayError) as error:
-            # also an error inside the actor: one of another release may not understand us
-            self._connecting = None
-            raise BudgetLost(type(error).__name__) from error
-
-    async def _connected(self) -> Any:
-        """The actor; raises BudgetLost while it is still starting, so that no query waits for that."""
-        if self._connecting is None:
-            self._connecting = asyncio.ensure_future(self._connect())
-        done, _ = await asyncio.wait({self._connecting}, timeout=_PATIENCE_S)
-        if not done:
-            raise BudgetLost("it is starting")
-        return self._connecting.result()
-
-    async def _connect(self) -> Any:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            actor = await asyncio.to_thread(self._found_or_started)
-            await actor.adopt.remote(self._settings)
-            return actor
-
-    def _found_or_started(self) -> Any:
-        # detached, by name: it outlives every replica, and a second application finds the same one;
-        # not restarted by Ray: whoever misses it starts it anew, with the limits of today
-        actor: Any = ray.remote(self._actor_class)
-        return actor.options(
-            name=f"search-budget-{self._settings.budget_name}",
-            namespace="crag-serve",
-            lifetime="detached",
-            get_if_exists=True,
-            max_concurrency=10_000,  # those who wait must never keep a report out
-            num_cpus=0,
-        ).remote(self._settings)
-
-
-async def _answered(actor: Any, reply: Any) -> Any:
-    """An actor's reply, however long it takes while the actor lives; raises TimeoutError if not."""
-    answer: asyncio.Future[Any] = asyncio.wrap_future(reply.future())
-    answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # may go unread
-    try:
-        while True:
-            done, _ = await asyncio.wait({answer}, timeout=_PATIENCE_S)
-            if done:
-                return answer.result()
-            await asyncio.wait_for(actor.ping.remote(), _PATIENCE_S)  # does it wait, or is it gone?
-    except asyncio.CancelledError:
-        ray.cancel(reply)  # else it would keep its place in the line
-        raise
-
-
 async def _call(
     ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: Message
 ) -> Any:
@@ -380,22 +289,26 @@ async def _to_send_again(
 async def _called_once(
     ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: Message
 ) -> Any:
+    started_s = time.monotonic()
     with _translated(stage):
-        ctx.require_time(stage)
+        ctx.require_time(stage, _paces[stage].least_s())
         async with asyncio.timeout(ctx.remaining_s()):
             response: Any = method.remote(request)
             try:
                 with _taken_in_time(stage, response):
-                    return await response
+                    reply = await response
             except asyncio.CancelledError:  # Ray would let the call run on
                 response.cancel()
                 raise
+    _paces[stage].observe(time.monotonic() - started_s)
+    return reply
 
 
 async def _streamed_once(
     ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: Message
 ) -> AsyncGenerator[Any]:
-    ctx.require_time(stage)
+    started_s, is_finished = time.monotonic(), False
+    ctx.require_time(stage, _paces[stage].least_s())
     pieces: Any = method.options(stream=True).remote(request)
     try:
         with _taken_in_time(stage, pieces) as taken:
@@ -404,11 +317,14 @@ async def _streamed_once(
                     try:
                         piece = await asyncio.wait_for(anext(pieces), max(0.0, ctx.remaining_s()))
                     except StopAsyncIteration:
+                        is_finished = True
+                        _paces[stage].observe(time.monotonic() - started_s)
                         return
                 taken.cancel()
                 yield piece
     finally:  # the reader left early, or time is up: stop the work behind the stream
-        pieces.cancel()
+        if not is_finished:
+            pieces.cancel()
 
 
 @contextmanager

@@ -47,6 +47,7 @@ class CompactGraph:
         if request.pipeline is not PipelineName.COMPACT:
             raise PipelineNotConfigured(f"pipeline {request.pipeline} is not served by this graph")
         ctx = request.context.localize()
+        ctx.require_time(request.pipeline)
         async with aclosing(self._compact.stream(ctx, request.ask)) as pieces:
             async for piece in pieces:
                 yield piece

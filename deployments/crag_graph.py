@@ -41,6 +41,7 @@ class CragGraph:
     async def stream(self, request: PipelineRequest) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer."""
         ctx = request.context.localize()
+        ctx.require_time(request.pipeline)
         pipeline = self._pipelines.get(request.pipeline)
         if pipeline is None:
             raise PipelineNotConfigured(f"pipeline {request.pipeline} is not served by this graph")

@@ -1,12 +1,16 @@
 """The generator's replica."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from crag_core.context import RequestContext
+from crag_core.context import RequestContext, until_deadline
+from crag_core.errors import StageTimedOut
 from crag_core.protocols import Evaluator
-from crag_core.types import Completion, Passage
+from crag_core.types import Completion, Passage, Stage
 from deployments.messages import GenerateRequest
+from deployments.observability.meter import meter
+from deployments.observability.metrics import generator as metrics
 from deployments.settings import GeneratorSettings
 
 _RESIDENT_WITHIN_S = 600.0
@@ -30,12 +34,32 @@ class Generator:
 
         self._engine = VllmEngine(settings)
 
+        self._in_flight = 0
+
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Completion]:
-        """Pieces of the completion."""
+        """Pieces of the completion; expired work is refused, and a completion ends at its deadline."""
         ctx = request.context.localize()
-        async with aclosing(self._engine.generate(ctx, request.prompt, request.sampling)) as pieces:
-            async for piece in pieces:
-                yield piece
+        ctx.require_time(Stage.GENERATE)
+        written, is_finished = 0, False
+        self._count(1)
+        try:
+            pieces = self._engine.generate(ctx, request.prompt, request.sampling)
+            async with aclosing(until_deadline(ctx, Stage.GENERATE, pieces)) as timely:
+                async for piece in timely:
+                    written += 1
+                    is_finished = piece.finish_reason is not None
+                    yield piece
+        except (asyncio.CancelledError, GeneratorExit, StageTimedOut):
+            if not is_finished:
+                meter().count(metrics.ABORTED)
+                meter().count(metrics.SAVED_TOKENS, request.sampling.max_new_tokens - written)
+            raise
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._in_flight += change
+        meter().show(metrics.IN_FLIGHT, self._in_flight)
 
     def shutdown(self) -> None:
         """Stop the engine, in a process that goes on."""

@@ -69,6 +69,9 @@ class InProcess:
     def search_budget(self, settings: MediaWikiSettings) -> None:
         """None: one searcher has nobody to share with."""
 
+    def load_board(self) -> None:
+        """None: one ingress has nobody to tell."""
+
     async def started(self) -> None:
         """Every replica, in the order of the wiring."""
         for starting in self._starting:

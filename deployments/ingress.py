@@ -9,20 +9,23 @@ from pydantic import SecretStr
 from crag_core.explaining import Explainer
 from crag_core.protocols import Evaluator, Pipeline, Retriever, Searcher
 from crag_core.searching import KnowledgeSearch
-from crag_core.settings import SearchingSettings
+from crag_core.settings import CragSettings
 from crag_core.types import PipelineName
+from deployments.admission.admission import Admission
+from deployments.admission.sharing import Board, share
 from deployments.api.access import access_for
 from deployments.api.app import create_api
 from deployments.api.explain import NothingExplained
 from deployments.api.keys import Keys
 from deployments.api.services import Services
+from deployments.observability.admission_metrics import AdmissionMetrics
 from deployments.observability.answer_metrics import AnswerMetrics
 from deployments.observability.gather import gather_metrics
 from deployments.observability.meter import meter
 from deployments.observability.redaction import redact_logs
 from deployments.readiness import Canary, CompactStages, probes
 from deployments.serve_state import Fleet, listens_outside_loopback
-from deployments.settings import ApiSettings
+from deployments.settings import AdmissionSettings, ApiSettings
 
 
 class Ingress:
@@ -34,8 +37,10 @@ class Ingress:
         retriever: Retriever,
         evaluator: Evaluator,
         searchers: Sequence[Searcher],
-        searching: SearchingSettings,
+        crag: CragSettings,
         settings: ApiSettings,
+        admission: AdmissionSettings,
+        board: Board | None,
         compact: CompactStages | None = None,
         given_keys: SecretStr | None = None,
         explainer: Explainer | None = None,
@@ -44,16 +49,19 @@ class Ingress:
         redact_logs()
         self._settings = settings
         self._keys = Keys(given_keys, settings.access.keys_file)
+        self._board = board
+        self._admission = Admission.of(admission, crag, AdmissionMetrics(meter()))
         asked = probes(retriever, evaluator, searchers, pipelines, compact)
         self._canary = Canary(asked, Fleet())
         self._services = Services(
             pipelines=pipelines,
             evaluator=evaluator,
-            search=KnowledgeSearch(searchers, evaluator, searching),
+            search=KnowledgeSearch(searchers, evaluator, crag.searching),
             readiness=self._canary,
             metrics=gather_metrics,
             observer=AnswerMetrics(meter()),
             access=access_for(settings.access, self._keys, is_outside=listens_outside_loopback()),
+            admission=self._admission,
             explainer=explainer or NothingExplained(),
         )
 
@@ -63,6 +71,8 @@ class Ingress:
             asyncio.ensure_future(self._canary.run()),
             asyncio.ensure_future(self._keys.watch()),
         ]
+        if self._board is not None:
+            self._running.append(asyncio.ensure_future(share(self._admission.gate, self._board)))
         return self.api()
 
     def api(self) -> FastAPI:

@@ -10,7 +10,7 @@ from crag_core.protocols import SearchResult
 from crag_core.queries.plan import SearchPlan, Sought
 from crag_core.queries.planning import plan_search
 from crag_core.queries.reproduction import reproduction_plan
-from crag_core.types import Document, DocumentSource
+from crag_core.types import Document, DocumentSource, Stage
 from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.backends.wikipedia.fallback_budget import FallbackBudget
 from deployments.messages import ReadRequest, SearchRequest
@@ -51,8 +51,9 @@ class Searcher:
         self._replay = ReplayedSearch.open(settings.replay) if settings.replay else None
 
     async def search(self, request: SearchRequest) -> SearchResult:
-        """Pages of one source, best first; none when nothing was found."""
+        """Pages of one source, best first; none when nothing was found. Expired work is refused."""
         ctx = request.context.localize()
+        ctx.require_time(Stage.SEARCH)
         if request.source is DocumentSource.REPLAY and self._replay:
             return self._replay.search(ctx.request_id, limit=request.limit)
         plan = await self._plan(request.sought)
@@ -67,6 +68,7 @@ class Searcher:
     async def read(self, request: ReadRequest) -> Sequence[Document]:
         """The paragraphs of a page; a snapshot has no more of a page than its search returned."""
         ctx = request.context.localize()
+        ctx.require_time(Stage.SEARCH)
         if request.source is DocumentSource.WIKIPEDIA and self._wiki:
             return await self._wiki.read(request.page, timeout_s=ctx.remaining_s(), lane=ctx.lane)
         return ()

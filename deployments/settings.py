@@ -420,6 +420,37 @@ class ApiSettings(Settings):
     access: AccessSettings = Field(default_factory=AccessSettings, description="Who may ask.")
 
 
+class AdmissionSettings(Settings):
+    """Who is let in; the limits hold for the whole cluster, however many ingresses there are."""
+
+    max_wait_s: float = Field(
+        10.0,
+        gt=0,
+        description="Predicted wait behind what is in the cluster, beyond which a request is refused.",
+    )
+    batch_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of the limits up to which the lane `batch` is let in; the rest is kept for "
+        "interactive requests.",
+    )
+    headroom: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="A request is refused when its predicted time exceeds this share of what it has.",
+    )
+    max_in_flight: int = Field(
+        1_000, ge=1, description="Requests in the cluster at most, also while nothing is learned yet."
+    )
+    max_retry_after_s: float = Field(60.0, ge=1, description="Longest Retry-After.")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="Requests of one key, or address without one; null sets no limit."
+    )
+    burst: int = Field(20, ge=1, description="Requests that a key may send at once after a quiet time.")
+
+
 class AppSettings(Settings):
     """Everything the application is told; placement stands beside it, in `deployments:`."""
 
@@ -435,6 +466,9 @@ class AppSettings(Settings):
         None, description="Explanations of scores; null leaves them out."
     )
     api: ApiSettings = Field(default_factory=ApiSettings, description="The HTTP API.")
+    admission: AdmissionSettings = Field(
+        default_factory=AdmissionSettings, description="Which requests are let in."
+    )
 
     @model_validator(mode="after")
     def _prompts_fit_the_window(self) -> Self:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crag_core.context import RequestContext
+from crag_core.context import Lane, RequestContext
 from crag_core.protocols import Ask, Evaluation, SearchResult
 from crag_core.queries.plan import Sought
 from crag_core.settings import ActionThresholds
@@ -21,6 +21,8 @@ from crag_core.types import (
     Strategy,
     TokenUsage,
 )
+from deployments.admission.gate import Refusal
+from deployments.admission.load import Load
 
 THRESHOLDS = ActionThresholds(upper=0.5, lower=-0.5)
 
@@ -194,3 +196,17 @@ class FakePipeline:
             await asyncio.Event().wait()
         if self.error:
             raise self.error
+
+
+@dataclass
+class FakeAdmissionObserver:
+    """Remembers who was turned away, and what the gate saw last."""
+
+    refusals: list[tuple[Refusal, Lane, float]] = field(default_factory=list)
+    waits_s: Mapping[str, float] = field(default_factory=dict)
+
+    def refused(self, why: Refusal, lane: Lane, retry_after_s: float) -> None:
+        self.refusals.append((why, lane, retry_after_s))
+
+    def sees(self, load: Load, waits_s: Mapping[str, float]) -> None:
+        self.waits_s = waits_s

@@ -16,7 +16,7 @@ from crag_core.crag import Crag
 from crag_core.generation import AnswerWriter
 from crag_core.protocols import Generator
 from crag_core.settings import SpeculationSettings
-from deployments.api.answering import Answering, Conversation, finished
+from deployments.api.answering import Conversation, ask_of, finished
 from deployments.api.schemas import AnswerRequest, AnswerResponse
 from deployments.app import Hosting
 from deployments.backends.chat_template import ChatTemplate
@@ -50,7 +50,7 @@ class PlainCrag:
         """The answer to a body of `/v1/answer`, in that route's form."""
         request = AnswerRequest.model_validate(body)
         conversation = Conversation(request.question)
-        ask = Answering({}, ApiSettings()).ask(conversation, request, request.options)
+        ask = ask_of(conversation, request, request.options, ApiSettings())
         async with self._is_free:
             ctx = RequestContext.starting_now("plain", _TIMEOUT_S)
             answer = await finished(self._crag.stream(ctx, ask))

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from crag_core.types import (
     Question,
     Turn,
 )
+from deployments.admission.admission import Admission
+from deployments.admission.demand import Demand, seconds_by_stage
+from deployments.admission.gate import Gate
 from deployments.api.observing import CLIENT_GONE, Observation, observation_of
 from deployments.api.schemas import AnswerHeaders, AskFields
 from deployments.api.sizes import check_documents, check_question
@@ -51,6 +55,7 @@ class Answering:
 
     pipelines: Mapping[PipelineName, Pipeline]
     settings: ApiSettings
+    admission: Admission
 
     def stream(
         self,
@@ -66,7 +71,8 @@ class Answering:
 
         `is_shown`: the client sees the pieces as they come. Where it does not, an answer that is lost
         half-way is begun again.
-        Raises PipelineNotConfigured at once, and later StageTimedOut or what the pipeline raises.
+        Raises PipelineNotConfigured at once; with the first piece Overloaded, before anything is
+        started; later StageTimedOut or what the pipeline raises.
         """
         observation, lane = observation_of(request), Lane(fields.lane)
         observation.lane = lane
@@ -76,35 +82,38 @@ class Answering:
             )
         observation.pipeline = pipeline
         ctx = request_context(request, headers, self.settings, fields.timeout_s, lane)
+        demand = self.admission.costs.of_answer(ask, pipeline)
         begin = partial(self.pipelines[pipeline].stream, ctx, ask)
-        return _in_time(ctx, begin() if is_shown else _begun_again(begin), observation)
+        pieces = begin() if is_shown else _begun_again(begin)
+        return _admitted(self.admission.gate, demand, ctx, pieces, observation)
 
-    def ask(
-        self,
-        conversation: Conversation,
-        fields: AskFields,
-        options: AnswerOptions,
-        sampling: SamplingOptions | None = None,
-        *,
-        at: str = "",
-    ) -> Ask:
-        """The core's form of a request whose fields stand at the path `at`; refuses what is too long."""
-        check_question(conversation.text, self.settings, field=conversation.field)
-        if fields.documents:
-            limit = self.settings.max_documents
-            check_documents(fields.documents, self.settings, max_documents=limit, field=f"{at}documents")
-        return Ask(
-            question=Question(
-                text=conversation.text,
-                task=fields.task,
-                choices=tuple(Choice(choice.label, choice.text) for choice in fields.choices),
-                system=conversation.system,
-                history=conversation.history,
-            ),
-            documents=_caller_documents(fields),
-            options=options,
-            sampling=sampling or SamplingOptions(),
-        )
+
+def ask_of(
+    conversation: Conversation,
+    fields: AskFields,
+    options: AnswerOptions,
+    settings: ApiSettings,
+    sampling: SamplingOptions | None = None,
+    *,
+    at: str = "",
+) -> Ask:
+    """The core's form of a request whose fields stand at the path `at`; refuses what is too long."""
+    check_question(conversation.text, settings, field=conversation.field)
+    if fields.documents:
+        limit = settings.max_documents
+        check_documents(fields.documents, settings, max_documents=limit, field=f"{at}documents")
+    return Ask(
+        question=Question(
+            text=conversation.text,
+            task=fields.task,
+            choices=tuple(Choice(choice.label, choice.text) for choice in fields.choices),
+            system=conversation.system,
+            history=conversation.history,
+        ),
+        documents=_caller_documents(fields),
+        options=options,
+        sampling=sampling or SamplingOptions(),
+    )
 
 
 async def finished(stream: AsyncGenerator[str | Answer]) -> Answer:
@@ -178,6 +187,24 @@ async def _begun_again(
     async with aclosing(begin()) as pieces:
         async for piece in pieces:
             yield piece
+
+
+async def _admitted(
+    gate: Gate,
+    demand: Demand,
+    ctx: RequestContext,
+    pieces: AsyncGenerator[str | Answer],
+    observation: Observation,
+) -> AsyncGenerator[str | Answer]:
+    """The pieces of an answer that the gate lets in; it learns from the trace what the answer took."""
+    started_s = time.monotonic()
+    with gate.admitted(ctx, demand) as ticket:
+        async with aclosing(_in_time(ctx, pieces, observation)) as timely:
+            async for piece in timely:
+                if isinstance(piece, Answer):
+                    took_s = time.monotonic() - started_s
+                    ticket.took(seconds_by_stage(piece.trace.stages, took_s))
+                yield piece
 
 
 async def _in_time(

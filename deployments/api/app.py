@@ -17,6 +17,7 @@ from deployments.api.limits import RequestLimits
 from deployments.api.native import native_routes
 from deployments.api.observing import ObserveAnswers
 from deployments.api.openai import openai_routes
+from deployments.api.rates import HeedRate
 from deployments.api.rerank import rerank_routes
 from deployments.api.safe_headers import SafeHeaders
 from deployments.api.search import search_routes
@@ -53,16 +54,18 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
             Middleware(ObserveAnswers, observer=services.observer),
             Middleware(errors.AnswerBugs),
             Middleware(CheckKey, access=services.access),
+            Middleware(HeedRate, rates=services.admission.rates),
         ],
     )
     errors.install(api)
-    answering = Answering(services.pipelines, settings)
+    admission = services.admission
+    answering = Answering(services.pipelines, settings, admission)
     for router in (
         native_routes(answering),
         openai_routes(answering),
-        rerank_routes(services.evaluator, settings),
-        search_routes(services.search, settings),
-        explain_routes(services.explainer, services.recorded, settings),
+        rerank_routes(services.evaluator, settings, admission),
+        search_routes(services.search, settings, admission),
+        explain_routes(services.explainer, services.recorded, settings, admission),
     ):
         api.include_router(router, dependencies=[_KEY])
     api.include_router(health_routes(services.readiness, services.metrics))

@@ -8,15 +8,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from crag_core.context import RequestContext
+from crag_core.context import Lane, RequestContext
 from crag_core.protocols import Evaluation
 from crag_core.searching import KnowledgeSearch
-from crag_core.settings import SearchingSettings
+from crag_core.settings import CragSettings, SearchingSettings
 from crag_core.types import Passage
+from deployments.admission.admission import Admission
+from deployments.admission.gate import Refusal
+from deployments.admission.load import Load
 from deployments.api.app import Services, create_api
 from deployments.api.health import StageState
 from deployments.api.observing import Observation
-from deployments.settings import ApiSettings
+from deployments.settings import AdmissionSettings, ApiSettings
 
 Schema = Mapping[str, Any]
 
@@ -36,7 +39,8 @@ _RANGES = {
 def api_document() -> str:
     """The reference: every route with its errors, then every object that is sent or returned."""
     search = KnowledgeSearch((), _Unasked(), SearchingSettings())
-    services = Services({}, _Unasked(), search, _Unasked(), _unasked, _Unasked())
+    admission = Admission.of(AdmissionSettings(), CragSettings(), _Unasked())
+    services = Services({}, _Unasked(), search, _Unasked(), _unasked, _Unasked(), admission)
     openapi = create_api(services, ApiSettings()).openapi()
     return "\n".join(_lines(openapi)) + "\n"
 
@@ -53,6 +57,12 @@ class _Unasked:
         return {}
 
     def answered(self, observation: Observation) -> None:
+        """Never told of anything."""
+
+    def refused(self, why: Refusal, lane: Lane, retry_after_s: float) -> None:
+        """Never told of anything."""
+
+    def sees(self, load: Load, waits_s: Mapping[str, float]) -> None:
         """Never told of anything."""
 
 

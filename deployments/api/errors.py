@@ -6,6 +6,7 @@ error's own `message`, never `str(error)`: through Ray that is the whole remote 
 
 import json
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -264,7 +265,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     failure = failed(request, error)
     headers = dict(getattr(error, "headers", None) or {})
     if failure.status in _RETRY_AFTER_S:
-        headers["Retry-After"] = str(_RETRY_AFTER_S[failure.status])
+        retry_after_s = getattr(error, "retry_after_s", None) or _RETRY_AFTER_S[failure.status]
+        headers["Retry-After"] = str(math.ceil(retry_after_s))
     return _ErrorResponse(failure.body(request), failure.status, headers)
 
 

@@ -8,6 +8,8 @@ from crag_core import errors
 from crag_core.context import Lane, RequestContext
 from crag_core.explaining import ExplainAsk, Explainer, Explanation
 from crag_core.types import Passage
+from deployments.admission.admission import Admission
+from deployments.admission.demand import BESIDE
 from deployments.api import routes
 from deployments.api.answering import before_deadline, request_context
 from deployments.api.errors import documented, refused
@@ -53,7 +55,9 @@ class NothingExplained:
         )
 
 
-def explain_routes(explainer: Explainer, recorded: RecordedPairs, settings: ApiSettings) -> APIRouter:
+def explain_routes(
+    explainer: Explainer, recorded: RecordedPairs, settings: ApiSettings, admission: Admission
+) -> APIRouter:
     """The route."""
     router = APIRouter(tags=["explanations"])
 
@@ -69,9 +73,10 @@ def explain_routes(explainer: Explainer, recorded: RecordedPairs, settings: ApiS
         to `score`.
         """
         ctx = request_context(request, headers, settings, body.timeout_s, Lane.EXPLAIN)
-        async with before_deadline(ctx):
-            question, passage = await _pair(body)
-            explanation = await explainer.explain(ctx, _ask(body, question, passage))
+        with admission.gate.admitted(ctx, BESIDE):
+            async with before_deadline(ctx):
+                question, passage = await _pair(body)
+                explanation = await explainer.explain(ctx, _ask(body, question, passage))
         return ExplainResponse.model_validate(explanation)
 
     async def _pair(body: ExplainRequest) -> tuple[str, Passage]:

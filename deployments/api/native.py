@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Request
 
 from crag_core import errors
 from deployments.api import routes
-from deployments.api.answering import Answering, Conversation, finished
+from deployments.api.answering import Answering, Conversation, ask_of, finished
 from deployments.api.errors import documented
 from deployments.api.schemas import AnswerHeaders, AnswerRequest, AnswerResponse
 
@@ -41,7 +41,7 @@ def native_routes(answering: Answering) -> APIRouter:
 
         Fields left out, or null, keep the application's settings; unknown fields are refused.
         """
-        ask = answering.ask(Conversation(body.question), body, body.options)
+        ask = ask_of(Conversation(body.question), body, body.options, answering.settings)
         pipeline = body.pipeline or answering.settings.default_pipeline
         answer = await finished(answering.stream(request, headers, body, ask, pipeline))
         return AnswerResponse.of(answer, uuid.uuid4().hex, trace=body.trace, answer=answer.text)

@@ -11,7 +11,7 @@ from crag_core.protocols import Ask
 from crag_core.settings import SamplingOptions
 from crag_core.types import PipelineName, Turn
 from deployments.api import routes
-from deployments.api.answering import Answering, Conversation, finished
+from deployments.api.answering import Answering, Conversation, ask_of, finished
 from deployments.api.errors import documented, refused
 from deployments.api.native import ANSWER_ERRORS
 from deployments.api.openai_reply import EVENT_STREAM, EventStream, Reply, events
@@ -93,10 +93,11 @@ def _ask(body: ChatRequest, answering: Answering) -> Ask:
         max_new_tokens=options.max_new_tokens,
     )
     temperature = _agreed(temperature=body.temperature, options_temperature=options.temperature)
-    return answering.ask(
+    return ask_of(
         _conversation(body.messages, answering.settings),
         body.crag,
         options.model_copy(update={"max_new_tokens": max_new_tokens, "temperature": temperature}),
+        answering.settings,
         SamplingOptions(top_p=body.top_p, stop=body.stop, seed=body.seed),
         at="crag.",
     )

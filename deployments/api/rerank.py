@@ -1,12 +1,14 @@
 """`POST /v1/rerank`: the retrieval evaluator alone, as other rerankers are called."""
 
+import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
 
 from crag_core import errors
 from crag_core.protocols import Evaluator
-from crag_core.types import Passage
+from crag_core.types import Passage, Stage
+from deployments.admission.admission import Admission
 from deployments.api import routes
 from deployments.api.answering import before_deadline, request_context
 from deployments.api.errors import documented
@@ -24,7 +26,7 @@ _RERANK_ERRORS = (
 )
 
 
-def rerank_routes(evaluator: Evaluator, settings: ApiSettings) -> APIRouter:
+def rerank_routes(evaluator: Evaluator, settings: ApiSettings, admission: Admission) -> APIRouter:
     """The route."""
     router = APIRouter(tags=["rerank"])
 
@@ -44,8 +46,12 @@ def rerank_routes(evaluator: Evaluator, settings: ApiSettings) -> APIRouter:
         )
         passages = [Passage(document.text, document.title) for document in body.documents]
         ctx = request_context(request, headers, settings)
-        async with before_deadline(ctx):
-            evaluation = await evaluator.evaluate(ctx, body.query, passages)
+        demand = admission.costs.of_rerank(passage.text for passage in passages)
+        started_s = time.monotonic()
+        with admission.gate.admitted(ctx, demand) as ticket:
+            async with before_deadline(ctx):
+                evaluation = await evaluator.evaluate(ctx, body.query, passages)
+            ticket.took({Stage.EVALUATE: time.monotonic() - started_s})
         return RerankResponse(results=_best_first(body, evaluation.scores))
 
     return router

@@ -9,6 +9,8 @@ from crag_core.queries.plan import Sought
 from crag_core.searching import KnowledgeSearch
 from crag_core.trace import Recorder
 from crag_core.types import Knowledge
+from deployments.admission.admission import Admission
+from deployments.admission.demand import BESIDE
 from deployments.api import routes
 from deployments.api.answering import before_deadline, request_context
 from deployments.api.errors import documented
@@ -27,7 +29,7 @@ _SEARCH_ERRORS = (
 )
 
 
-def search_routes(search: KnowledgeSearch, settings: ApiSettings) -> APIRouter:
+def search_routes(search: KnowledgeSearch, settings: ApiSettings, admission: Admission) -> APIRouter:
     """The route."""
     router = APIRouter(tags=["search"])
 
@@ -44,8 +46,9 @@ def search_routes(search: KnowledgeSearch, settings: ApiSettings) -> APIRouter:
         check_question(text, settings, field="query" if is_query else "question")
         ctx = request_context(request, headers, settings)
         recorder = Recorder()
-        async with before_deadline(ctx):
-            searched = await search.search(ctx, Sought(text, is_query), recorder, limit=body.limit)
+        with admission.gate.admitted(ctx, BESIDE):
+            async with before_deadline(ctx):
+                searched = await search.search(ctx, Sought(text, is_query), recorder, limit=body.limit)
         if searched.source is None and searched.outages:
             raise searched.outages[-1]
         trace = recorder.trace(Knowledge())

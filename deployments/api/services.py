@@ -7,6 +7,7 @@ from crag_core.explaining import Explainer
 from crag_core.protocols import Evaluator, Pipeline
 from crag_core.searching import KnowledgeSearch
 from crag_core.types import PipelineName
+from deployments.admission.admission import Admission
 from deployments.api.access import Access
 from deployments.api.explain import NothingExplained, NothingRecorded, RecordedPairs
 from deployments.api.health import Readiness
@@ -23,6 +24,7 @@ class Services:
     readiness: Readiness
     metrics: Callable[[], Awaitable[str]]
     observer: AnswerObserver
+    admission: Admission
     access: Access = field(default_factory=Access)
     explainer: Explainer = field(default_factory=NothingExplained)
     recorded: RecordedPairs = field(default_factory=NothingRecorded)

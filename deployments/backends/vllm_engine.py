@@ -10,13 +10,15 @@ from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from crag_core.context import RequestContext
+from crag_core.context import Lane, RequestContext
 from crag_core.errors import GenerationFailed, PromptTooLong, SettingsError, StageUnavailable
 from crag_core.types import Completion, Prompt, Sampling, TokenUsage
 from deployments.backends.chat_template import ChatTemplate
 from deployments.backends.engine_load import EngineLoad
 from deployments.backends.model_folder import model_folder
 from deployments.settings import GeneratorSettings
+
+_LANES = tuple(Lane)
 
 
 class VllmEngine:
@@ -40,6 +42,7 @@ class VllmEngine:
                     distributed_executor_backend="mp" if settings.tensor_parallel_size > 1 else "uni",
                     enforce_eager=settings.enforce_eager,
                     enable_prefix_caching=True,
+                    scheduling_policy="priority",  # of lanes, in the order of `Lane`
                     trust_remote_code=False,
                     disable_log_stats=True,
                 )
@@ -84,6 +87,7 @@ class VllmEngine:
             ),
             # a client may send one request id twice; the engine needs them unique
             f"{ctx.request_id}-{self._sequence}",
+            priority=_LANES.index(ctx.lane),
         )
         try:
             # closing the outputs is what aborts the completion

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from deployments.observability.declaring import Alert, Metric, Panel
 from deployments.observability.metrics import (
+    admission,
     answers,
     cluster,
     compact,
@@ -14,7 +15,7 @@ from deployments.observability.metrics import (
     search,
 )
 
-_MODULES = (answers, decisions, evaluator, generator, search, compact, cluster, load)
+_MODULES = (answers, admission, decisions, evaluator, generator, search, compact, cluster, load)
 """A module stands behind those that it imports metrics from."""
 
 

@@ -15,13 +15,15 @@ from crag_core.protocols import Pipeline
 from crag_core.searching import KnowledgeSearch
 from crag_core.settings import CragSettings, SearchingSettings
 from crag_core.types import Document, PipelineName
+from deployments.admission.admission import Admission
 from deployments.api.access import Access
 from deployments.api.app import Services, create_api
 from deployments.api.explain import NothingExplained
 from deployments.api.health import StageState
 from deployments.api.observing import Observation
-from deployments.settings import ApiSettings
+from deployments.settings import AdmissionSettings, ApiSettings
 from tests.fakes import (
+    FakeAdmissionObserver,
     FakeEvaluator,
     FakeGenerator,
     FakeRetriever,
@@ -75,6 +77,8 @@ class Application:
     searcher: FakeSearcher = field(default_factory=FakeSearcher)
     retriever: FakeRetriever = field(default_factory=lambda: FakeRetriever((POLITICIAN,)))
     observer: FakeObserver = field(default_factory=FakeObserver)
+    admission: Admission | None = None
+    turned_away: FakeAdmissionObserver = field(default_factory=FakeAdmissionObserver)
     readiness: FakeReadiness = field(default_factory=FakeReadiness)
     settings: ApiSettings = field(default_factory=ApiSettings)
     access: Access = field(default_factory=Access)
@@ -89,6 +93,7 @@ class Application:
             self.readiness,
             fake_metrics,
             self.observer,
+            self.admission or Admission.of(AdmissionSettings(), CragSettings(), self.turned_away),
             self.access,
             self.explainer,
         )

@@ -13,8 +13,8 @@ from ray.serve.schema import ServeDeploySchema
 
 from crag_core.errors import SettingsError
 from deployments.app import MEDIAWIKI_TOKEN, build_app
-from deployments.clients import SearchBudgetClient
 from deployments.local import app_settings, load_config, refuse_port_in_use
+from deployments.shared_actors import SearchBudgetClient
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted([ROOT / "serve_config.yaml", *(ROOT / "configs").glob("*.yaml")])

@@ -13,8 +13,8 @@ from deployments.backends.wikipedia.circuit_breaker import Circuit, CircuitBreak
 from deployments.backends.wikipedia.host_gate import HostGate
 from deployments.backends.wikipedia.query_key import query_key
 from deployments.backends.wikipedia.retry import outcome_of_code, outcome_of_status, retry_in_s
-from deployments.backends.wikipedia.token_bucket import TokenBucket
 from deployments.settings import MediaWikiSettings, SearchBudgetSettings, SearchCacheSettings
+from deployments.token_bucket import TokenBucket
 
 BUDGET = SearchBudgetSettings(requests_per_minute=60, burst=6, max_in_flight=2, lease_s=10)
 

@@ -21,11 +21,12 @@ from crag_core.context import RequestContext
 from crag_core.errors import SearchThrottled
 from crag_core.types import Document, DocumentSource
 from deployments.backends.wikipedia.budget import Acquire, Lease, Outcome, Report
-from deployments.clients import SearchBudgetClient, SearcherClient
+from deployments.clients import SearcherClient
 from deployments.observability.gather import gather_metrics
 from deployments.search_budget import SearchBudgetActor
 from deployments.searcher import Searcher
 from deployments.settings import MediaWikiSettings, SearchBudgetSettings, SearcherSettings
+from deployments.shared_actors import SearchBudgetClient
 from tests.serve.conftest import free_port
 
 pytestmark = pytest.mark.serve

@@ -5,8 +5,8 @@ import math
 from crag_core.context import Lane
 from deployments.backends.wikipedia.budget import Outcome, Refusal, Refused
 from deployments.backends.wikipedia.circuit_breaker import Circuit, CircuitBreaker
-from deployments.backends.wikipedia.token_bucket import TokenBucket
 from deployments.settings import SearchBudgetSettings
+from deployments.token_bucket import TokenBucket
 
 _RETRY_RESERVE = 3.0
 """Retries that are there at the start, and kept at most."""

@@ -1,4 +1,4 @@
-"""The generator: vLLM's own metrics, which it exports through Ray."""
+"""The generator: what its replicas count, and vLLM's own metrics, which it exports through Ray."""
 
 from deployments.observability.declaring import (
     Across,
@@ -13,6 +13,24 @@ from deployments.observability.declaring import (
     Severity,
     Unit,
     share,
+)
+
+IN_FLIGHT = Gauge(
+    name="crag_generator_in_flight",
+    help="Completions that a replica has taken and not yet ended.",
+    panel=Panel(Dashboard.GENERATOR, "Completions in flight"),
+)
+
+ABORTED = Counter(
+    name="crag_generator_aborted",
+    help="Completions aborted on the way: their reader left, or their deadline passed.",
+    panel=Panel(Dashboard.GENERATOR, "Completions aborted", at_rest="every reader stayed"),
+)
+
+SAVED_TOKENS = Counter(
+    name="crag_generator_saved_tokens",
+    help="Tokens that aborted completions might still have had.",
+    panel=Panel(Dashboard.GENERATOR, "Tokens saved by aborting", at_rest="every reader stayed"),
 )
 
 RUNNING = Gauge(

@@ -1,0 +1,1 @@
+"""Who gets in: the predicted wait of the whole cluster, and rates by key."""
