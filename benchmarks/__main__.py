@@ -20,6 +20,8 @@ COMMANDS = {
     "engine": "benchmarks.engine.command",
     "scheduler": "benchmarks.scheduler",
     "hangups": "benchmarks.hangups",
+    "explain": "benchmarks.explain",
+    "explain-delay": "benchmarks.explain_delay",
     "gpu": "benchmarks.gpu",
     "compact-coverage": "benchmarks.compact.coverage",
     "compact-cost": "benchmarks.compact.cost",

@@ -1,13 +1,16 @@
 """`crag explain`: what the evaluator's scores come from."""
 
+import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from crag_core.explaining import Method, Unit
 from deployments.asking import DEFAULT_URL, KeyOption, UrlOption, posted
 from deployments.explain_terminal import print_explanation
-from deployments.terminal import JsonFlag, out
+from deployments.terminal import JsonFlag, err, out, sentences_for_errors
 
 explain = typer.Typer(no_args_is_help=True, help="Explanations of the evaluator's scores.")
 
@@ -48,3 +51,65 @@ def pair(
         out.print_json(data=explanation)
     else:
         print_explanation(explanation, {"question": question, "title": title, "passage": passage})
+
+
+@explain.command()
+def study(
+    data: Annotated[Path, typer.Option(help="Folder with the sets, such as popqa.jsonl.gz.")],
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder of the study.")],
+    config: Annotated[
+        Path, typer.Option(help="A Serve config file, whose evaluator is studied.")
+    ] = Path("configs/embedded.yaml"),
+    evaluator: Annotated[
+        Path | None, typer.Option(help="Folder of another evaluator than the config's.")
+    ] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="A set; may be repeated.")] = None,
+    per_action: Annotated[int, typer.Option(help="Samples of each action.", min=1)] = 100,
+    max_words: Annotated[int, typer.Option(help="Words of a passage at most.", min=5)] = 15,
+    max_evaluations: Annotated[
+        int, typer.Option(help="Masked inputs of a sample at most.", min=16)
+    ] = 512,
+    reproduce: Annotated[
+        bool,
+        typer.Option(
+            "--reproduce",
+            help="The open reproduction's protocol: three samples an action, 15 words, 2 x words + 1.",
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the samples and of what is drawn by chance.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Explain the scores of many real pairs, and say what the evaluator looks at, with intervals.
+
+    Goes on where it was interrupted; writes a report, plots and all values.
+    """
+    interrupted = "interrupted: the same command goes on where this one stopped"
+    with sentences_for_errors(interrupted):
+        from deployments.local import app_settings, load_config
+        from explainability.study.samples import SETS
+        from explainability.study.session import StudySettings, reproduction
+        from explainability.study.session import study as run
+        from explainability.study.written import write_report
+
+        app = app_settings(load_config(config))
+        if evaluator is not None:
+            named = app.evaluator.model_copy(update={"model": str(evaluator)})
+            app = app.model_copy(update={"evaluator": named})
+        settings = (
+            reproduction(seed)
+            if reproduce
+            else StudySettings(tuple(sets or SETS), per_action, max_words, max_evaluations, seed=seed)
+        )
+        columns = (TextColumn("explaining"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=err) as bar:
+            task = bar.add_task("explaining", total=None)
+
+            def show(done: int, wanted: int) -> None:
+                bar.update(task, completed=done, total=wanted)
+
+            rows = asyncio.run(run(app, data, out_folder, settings, show))
+        report = write_report(out_folder, rows, settings, app.evaluator.model)
+    if as_json:
+        out.print_json(data={"samples": len(rows), "report": str(report)})
+    else:
+        out.print(f"{len(rows)} samples: {report}")

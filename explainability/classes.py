@@ -21,18 +21,18 @@ def token_classes(
 
     A token of the passage is in both when it says a word of a name of the question.
     """
-    said = set(_words(read))
-    named = {word for name in names for word in _words(question[name.start : name.end])}
+    said = set(words_of(read))
+    named = {word for name in names for word in words_of(question[name.start : name.end])}
 
     def class_of(player: Player) -> TokenClass:
         if player.side is Side.SEPARATOR:
             return TokenClass.SEPARATOR
-        words = set(_words(player.text))
+        words = set(words_of(player.text))
         if player.side is not Side.QUESTION:
             return TokenClass.ENTITY_IN_BOTH if words & named else TokenClass.OTHER
         name = _name_at(player, names)
         if name is not None:
-            words = words or set(_words(question[name.start : name.end]))
+            words = words or set(words_of(question[name.start : name.end]))
             return TokenClass.ENTITY_IN_BOTH if words & said else TokenClass.ENTITY_MISSING
         is_asking = any(word in QUESTION_WORDS for word in _every_word(player.text))
         return TokenClass.QUESTION_WORD if is_asking else TokenClass.OTHER
@@ -59,7 +59,7 @@ def _name_at(player: Player, names: Sequence[Name]) -> Name | None:
     return next((name for name in names if name.start < player.end and player.start < name.end), None)
 
 
-def _words(text: str) -> Iterator[str]:
+def words_of(text: str) -> Iterator[str]:
     """Words with content, as they compare."""
     return (word for word in _every_word(text) if word not in STOP_WORDS)
 

@@ -17,6 +17,7 @@ from crag_core.explaining import (
     NameFinder,
     Side,
     TokenValue,
+    Unit,
 )
 from crag_core.protocols import Evaluation
 from explainability.classes import class_values, token_classes
@@ -68,7 +69,10 @@ class ScoreExplainer:
             Side.TITLE: ask.passage.title,
             Side.PASSAGE: ask.passage.text,
         }
-        names = {side: self.names(text) for side, text in texts.items()}
+        asked = self.names(ask.question)
+        names = {Side.QUESTION: asked}
+        if ask.unit is Unit.ENTITY:
+            names |= {side: self.names(texts[side]) for side in (Side.TITLE, Side.PASSAGE)}
         players = players_of(read.pieces, ask.unit, texts, names)
         method, design = _design(players, texts, ask)
         kept = kept_pieces(design.coalitions, players, len(read.pieces))
@@ -79,9 +83,7 @@ class ScoreExplainer:
         if error > ADDITIVITY_TOLERANCE * max(1.0, abs(score)):
             _log.warning("an explanation misses its score %g by %g", score, error)
         errors = solved.standard_errors
-        classes = token_classes(
-            players, ask.question, f"{ask.passage.title} {ask.passage.text}", names[Side.QUESTION]
-        )
+        classes = token_classes(players, ask.question, f"{ask.passage.title} {ask.passage.text}", asked)
         return Explanation(
             score=score,
             base_value=base_value,

@@ -12,6 +12,7 @@ from benchmarks.load.replies import (
     StreamReading,
     read_answer,
     read_completion,
+    read_explanation,
     read_ranking,
     read_refusal,
 )
@@ -19,7 +20,12 @@ from benchmarks.load.settings import ClientSettings
 from benchmarks.load.target import Target
 from benchmarks.load.workloads import Kind, Prepared
 
-_READERS = {Kind.ANSWER: read_answer, Kind.CHAT: read_completion, Kind.RERANK: read_ranking}
+_READERS = {
+    Kind.ANSWER: read_answer,
+    Kind.CHAT: read_completion,
+    Kind.RERANK: read_ranking,
+    Kind.EXPLAIN: read_explanation,
+}
 _LONGEST_PAUSE_S = 60.0
 _FIRST_PAUSE_S = 0.1
 

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.load.outcomes import Outcome
 
 _NAME = re.compile(r"[a-z0-9_]{1,40}")
+_ADDITIVITY = 1e-3
 _MAX_STAGES = 32
 _MAX_GAPS = 8192
 _MAX_LINE_BYTES = 1024 * 1024
@@ -82,6 +83,17 @@ def read_ranking(body: bytes) -> Reading:
     if not all(score is None or _is_number(score) for score in scores):
         return Reading(code="not_a_ranking")
     return Reading(Outcome.OK)
+
+
+def read_explanation(body: bytes) -> Reading:
+    """The reply of `/v1/explain`, whose values must add up to its score."""
+    reply = _parsed(body)
+    try:
+        added = reply["base_value"] + sum(token["value"] for token in reply["tokens"])
+        whole = abs(added - reply["score"]) <= _ADDITIVITY * max(1.0, abs(reply["score"]))
+    except (KeyError, TypeError):
+        return Reading(code="not_an_explanation")
+    return Reading(Outcome.OK) if whole else Reading(code="does_not_add_up")
 
 
 class StreamReading:

@@ -65,11 +65,6 @@ def question(random_: random.Random) -> str:
     return random_.choice(_ASKED).format(f"{random_.choice(_FIRST)} {middle}-{random_.choice(_LAST)}")
 
 
-def masked(random_: random.Random, text: str) -> str:
-    """The text with each word left out or kept, as an explanation's perturbations are."""
-    return " ".join(word for word in text.split() if random_.random() < 0.5)
-
-
 def _sentence(random_: random.Random, length: int | None = None) -> str:
     words = random_.choices(_WORDS, k=length or random_.randint(*_SENTENCE_WORDS))
     return " ".join(words).capitalize() + "."

@@ -22,7 +22,6 @@ _DOCUMENTS = 10
 _PASSAGE_TOKENS = 155
 _ZIPF_QUESTIONS, _ZIPF_EXPONENT = 1_000, 1.1
 _SKEWED_TOKENS = (20, 512)
-_PERTURBATIONS = 64
 _FAR = 1e6
 """Beyond any logit: thresholds there decide the action whatever the evaluator says."""
 _POPQA_ACTIONS = {"correct": 0.544, "ambiguous": 0.274, "incorrect": 0.182}
@@ -46,7 +45,7 @@ class WorkloadName(StrEnum):
     W4 = "w4"
     """One passage to score: latency."""
     W5 = "w5"
-    """W2 beside background calls that score an explanation's perturbations."""
+    """W2 beside explanations in the background."""
     W6 = "w6"
     """W2 with the actions of ARC-Challenge, so that most answers search."""
     W7 = "w7"
@@ -68,11 +67,12 @@ class Kind(StrEnum):
     ANSWER = "answer"
     CHAT = "chat"
     RERANK = "rerank"
+    EXPLAIN = "explain"
 
     @property
     def path(self) -> str:
         """Where it is posted."""
-        return {"answer": "/v1/answer", "chat": "/v1/chat/completions", "rerank": "/v1/rerank"}[self]
+        return "/v1/chat/completions" if self is Kind.CHAT else f"/v1/{self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def workload(settings: "LoadSettings") -> Workload:
         case WorkloadName.W3:
             return Workload(maker.skewed)
         case WorkloadName.W5:
-            return Workload(lambda index: maker.answer(index, _POPQA_ACTIONS), maker.perturbations)
+            return Workload(lambda index: maker.answer(index, _POPQA_ACTIONS), maker.explanation)
         case WorkloadName.W6:
             return Workload(lambda index: maker.answer(index, _ARC_ACTIONS))
         case WorkloadName.W2 | WorkloadName.W7 | WorkloadName.W8:
@@ -159,13 +159,11 @@ class _Maker:
         documents = [texts.passage(random_, tokens) for tokens in lengths]
         return self._asked(index, texts.question(random_), documents, _drawn(random_, _POPQA_ACTIONS))
 
-    def perturbations(self, index: int) -> Prepared:
-        """One passage with words left out in many ways, to be scored in the background."""
+    def explanation(self, index: int) -> Prepared:
+        """One passage whose score is to be explained, in the background."""
         random_ = self._random("background", index)
-        text = random_.choice(self._biographies)
-        documents = [texts.masked(random_, text) for _ in range(_PERTURBATIONS)]
-        body = {"query": texts.question(random_), "documents": documents}
-        return Prepared(Kind.RERANK, _json(body), is_background=True)
+        body = {"question": texts.question(random_), "passage": random_.choice(self._biographies)}
+        return Prepared(Kind.EXPLAIN, _json(body), is_background=True)
 
     def posed(self, index: int, question: str, fields: dict[str, Any]) -> Prepared:
         """A question on the route that is wanted."""

@@ -26,6 +26,7 @@ ANSWER: dict[str, Any] = {
         ]
     },
 }  # fmt: skip
+EXPLANATION = {"score": 1.5, "base_value": 1.0, "tokens": [{"value": 0.5}]}
 RANKING = {"results": [{"index": 0, "relevance_score": 1.5}]}
 
 
@@ -43,7 +44,7 @@ def free_port() -> int:
 
 async def answers(_: web.Request) -> web.Response:
     """Answers whatever is asked, at once."""
-    return web.json_response(RANKING | ANSWER)
+    return web.json_response(RANKING | ANSWER | EXPLANATION)
 
 
 async def is_ready(_: web.Request) -> web.Response:

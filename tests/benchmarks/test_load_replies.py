@@ -10,6 +10,7 @@ from benchmarks.load.replies import (
     StreamReading,
     read_answer,
     read_completion,
+    read_explanation,
     read_ranking,
     read_refusal,
 )
@@ -58,7 +59,7 @@ def test_stages_side_by_side_cover_their_time_once() -> None:
     "body", [b"", b"{", b"[]", b"null", b'{"answer": 1}', b"\xff", b"[" * 100_000, b'{"error": "x"}']
 )
 def test_what_is_no_answer_is_called_so(body: bytes) -> None:
-    for read in (read_answer, read_completion, read_ranking):
+    for read in (read_answer, read_completion, read_ranking, read_explanation):
         assert read(body).outcome is Outcome.BAD_ANSWER and read(body).code.startswith("not_a")
 
 
@@ -86,6 +87,14 @@ def test_a_ranking_may_hold_null_and_no_words() -> None:
     assert read_ranking(b'{"results": [{"relevance_score": null}]}').outcome is Outcome.OK
     assert read_ranking(b'{"results": [{"relevance_score": "1"}]}').outcome is Outcome.BAD_ANSWER
     assert read_ranking(b'{"results": [{"relevance_score": NaN}]}').outcome is Outcome.BAD_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("score", "outcome"), [(1.5, Outcome.OK), (1.6, Outcome.BAD_ANSWER), ("1", Outcome.BAD_ANSWER)]
+)
+def test_an_explanation_must_add_up(score: object, outcome: Outcome) -> None:
+    body = {"score": score, "base_value": 1.0, "tokens": [{"value": 0.25}, {"value": 0.25}]}
+    assert read_explanation(json.dumps(body).encode()).outcome is outcome
 
 
 WHOLE = [chunk(), chunk("Black"), chunk("burn"), chunk(finish="stop", crag=ANSWER), DONE]

@@ -13,10 +13,15 @@ from benchmarks.load.workloads import Kind, Prepared, Workload, WorkloadName, wo
 from crag_core.actions import trigger_action
 from crag_core.settings import ActionThresholds
 from deployments.api.openai_schemas import ChatRequest
-from deployments.api.schemas import AnswerRequest, RerankRequest
+from deployments.api.schemas import AnswerRequest, ExplainRequest, RerankRequest
 
 MADE_UP = [name for name in WorkloadName if name is not WorkloadName.DATA]
-SCHEMAS = {Kind.ANSWER: AnswerRequest, Kind.CHAT: ChatRequest, Kind.RERANK: RerankRequest}
+SCHEMAS = {
+    Kind.ANSWER: AnswerRequest,
+    Kind.CHAT: ChatRequest,
+    Kind.RERANK: RerankRequest,
+    Kind.EXPLAIN: ExplainRequest,
+}
 
 
 def made(name: WorkloadName, seed: int = 0, **more: Any) -> Workload:
@@ -44,7 +49,7 @@ def test_the_api_accepts_every_request(name: WorkloadName, is_streamed: bool) ->
     prepared += [load.background(number) for number in range(3)] if load.background else []
     for one in prepared:
         SCHEMAS[one.kind].model_validate_json(one.body)
-    assert {one.is_streamed for one in prepared if one.kind is not Kind.RERANK} <= {is_streamed}
+    assert {one.is_streamed for one in prepared if one.kind in (Kind.ANSWER, Kind.CHAT)} <= {is_streamed}
 
 
 @pytest.mark.parametrize(
@@ -105,12 +110,13 @@ def test_w3_asks_popular_questions_often_and_always_alike() -> None:
     assert min(words) < 20 and max(words) > 300
 
 
-def test_w5_has_a_background_of_perturbed_passages() -> None:
+def test_w5_has_a_background_of_explanations() -> None:
     load = made(WorkloadName.W5)
     assert load.background is not None and made(WorkloadName.W2).background is None
     prepared = load.background(0)
-    assert prepared.is_background and prepared.kind is Kind.RERANK
-    assert len(set(body_of(prepared)["documents"])) > 32
+    assert prepared.is_background and prepared.kind is Kind.EXPLAIN
+    assert set(body_of(prepared)) == {"question", "passage"}
+    assert load.background(1).body != prepared.body
 
 
 def test_one_client_in_ten_hangs_up_in_w8_and_none_elsewhere() -> None:

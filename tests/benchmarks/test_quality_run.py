@@ -11,11 +11,12 @@ import pytest
 from aiohttp import web
 from typer.testing import CliRunner
 
-from benchmarks.quality.ledger import ROWS, Ledger, Row
+from benchmarks.quality.ledger import Ledger, Row
 from benchmarks.quality.methods import Method, request_id, request_of
 from benchmarks.quality.question_sets import read_set
 from benchmarks.quality.search_side import SearchSide
 from benchmarks.quality.session import RunSettings, run
+from benchmarks.run_folder import ROWS
 from deployments.cli import app
 from tests.benchmarks.servers import ANSWER, Handler, free_port, serving_on_thread
 

@@ -2,11 +2,12 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from cachetools import LRUCache
 
 from crag_core.errors import EvaluationFailed, SettingsError
 from crag_core.explaining import InputPieces, Piece, Side
@@ -14,11 +15,13 @@ from crag_core.strips import word_spans
 from crag_core.types import Passage, Score
 from deployments.backends.batching.pair_scorer import PreparedPair, ids_key
 from deployments.backends.dense_encoder import DenseEncoder
-from deployments.backends.evaluators.evaluator_head import EvaluatorHead, pair_features
+from deployments.backends.evaluators.evaluator_head import EvaluatorHead, Floats, pair_features
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
 from deployments.backends.evaluators.masking import PlacedTokens, joined, passage_segments, placed
 from deployments.backends.tokenization import Tokens
 from deployments.settings import EncoderSettings, EvaluatorSettings
+
+_KNOWN_EMBEDDINGS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class EmbeddingEvaluator:
                 "one, or train the head again"
             )
         self._head = EvaluatorHead.load(folder / manifest.weights)
+        self._known: LRUCache[bytes, Floats] = LRUCache(_KNOWN_EMBEDDINGS)
 
     @property
     def identity(self) -> str:
@@ -91,11 +95,7 @@ class EmbeddingEvaluator:
             return []
         chosen: list[Pair] = [pair.payload for pair in pairs]
         inputs = {ids_key(tokens.ids): tokens for pair in chosen for tokens in (pair.asked, pair.read)}
-        try:
-            embeddings = self._encoder.embed(list(inputs.values()))
-        except RuntimeError as error:
-            raise EvaluationFailed("the retrieval evaluator failed on a batch") from error
-        embedded = dict(zip(inputs, embeddings, strict=True))
+        embedded = self._embedded(inputs)
         features = [
             pair_features(
                 pair.question,
@@ -109,6 +109,25 @@ class EmbeddingEvaluator:
         if not all(math.isfinite(score) for score in scores):
             raise EvaluationFailed("the retrieval evaluator gave a score that is no number")
         return scores
+
+    def forget(self) -> None:
+        """Embed every text anew, as when it had just been loaded; for measurements."""
+        self._known.clear()
+
+    def _embedded(self, inputs: Mapping[bytes, Tokens]) -> dict[bytes, Floats]:
+        """Embeddings of texts by key; those of the last batches are known.
+
+        A question's strips follow its documents, and of an explanation many inputs mask one side alone.
+        """
+        new = [key for key in inputs if key not in self._known]
+        try:
+            embeddings = self._encoder.embed([inputs[key] for key in new])
+        except RuntimeError as error:
+            raise EvaluationFailed("the retrieval evaluator failed on a batch") from error
+        embedded = {key: self._known[key] for key in inputs if key in self._known}
+        embedded |= zip(new, embeddings, strict=True)
+        self._known.update(embedded)
+        return embedded
 
 
 @dataclass(frozen=True, slots=True)
