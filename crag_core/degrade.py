@@ -126,6 +126,11 @@ def cut_prompt(*, strips_cut: int, turns_cut: int) -> tuple[Degradation, ...]:
     return tuple(Degradation(Stage.GENERATE, reason) for count, reason in rungs if count)
 
 
+def less_after_gibberish() -> Degradation:
+    """The rung taken when the first words of a completion were none: half the prompt, once more."""
+    return Degradation(Stage.GENERATE, Reason.GIBBERISH)
+
+
 def abstention() -> Degradation:
     """The last rung: no evidence, so no answer is made up."""
     return Degradation(Stage.GENERATE, Reason.NOT_ENOUGH_EVIDENCE)

@@ -8,9 +8,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from crag_core.context import RequestContext
-from crag_core.degrade import NOT_ENOUGH_EVIDENCE, abstention, cut_prompt
+from crag_core.degrade import (
+    NOT_ENOUGH_EVIDENCE,
+    abstention,
+    cut_prompt,
+    less_after_gibberish,
+)
 from crag_core.errors import GenerationFailed, QualityBelowMinimum
-from crag_core.prompts import PromptBuilder, answer_prompt, fit_prompt
+from crag_core.gibberish import Gibberish, judged
+from crag_core.prompts import FittedPrompt, PromptBuilder, answer_prompt, fit_prompt
 from crag_core.protocols import Generator, TokenCounter
 from crag_core.settings import CragSettings, GenerationSettings, NoEvidence
 from crag_core.trace import Recorder
@@ -76,9 +82,19 @@ class AnswerWriter:
             yield _assemble(NOT_ENOUGH_EVIDENCE, "stop", knowledge, evidence, recorder)
             return
         with recorder.stage(Stage.GENERATE):
+            attempts = 1
+            try:
+                completions = self._completion(ctx, fitted, settings.generation)
+                if self._is_watched(fitted, settings.generation):
+                    completions = await _begun(judged(completions))
+            except Gibberish:
+                attempts = 2
+                recorder.degraded.append(less_after_gibberish())
+                fitted = self._halved(question, fitted, evidence, settings.generation, compose)
+                knowledge = fitted.knowledge
+                completions = await _not_again(self._completion(ctx, fitted, settings.generation))
             pieces: list[str] = []
             ended: Completion | None = None
-            completions = self.generator.generate(ctx, fitted.prompt, _sampling(settings.generation))
             async with aclosing(_trimmed(completions)) as trimmed:
                 async for completion in trimmed:
                     if completion.finish_reason is not None:
@@ -88,9 +104,54 @@ class AnswerWriter:
                         yield completion.text
             if ended is None:
                 raise GenerationFailed("the generator stopped before it finished its completion")
-        recorder.completed(ended.usage or TokenUsage())
+        recorder.completed(ended.usage or TokenUsage(), attempts=attempts)
         reason = ended.finish_reason or "stop"
         yield _assemble("".join(pieces), reason, knowledge, evidence, recorder)
+
+    def _completion(
+        self, ctx: RequestContext, fitted: FittedPrompt, settings: GenerationSettings
+    ) -> AsyncGenerator[Completion]:
+        return self.generator.generate(ctx, fitted.prompt, _sampling(settings))
+
+    def _is_watched(self, fitted: FittedPrompt, settings: GenerationSettings) -> bool:
+        """Whether the prompt is so long that the model may fail on it."""
+        limit = settings.watched_prompt_tokens
+        return limit is not None and self.counter.count(fitted.prompt) >= limit
+
+    def _halved(
+        self,
+        question: Question,
+        fitted: FittedPrompt,
+        evidence: Evidence,
+        settings: GenerationSettings,
+        compose: PromptBuilder,
+    ) -> FittedPrompt:
+        """A prompt of half the length, out of the best of the evidence."""
+        budget = self.counter.count(fitted.prompt) // 2
+        less = settings.model_copy(update={"prompt_token_budget": budget})
+        return fit_prompt(question, fitted.knowledge, evidence.documents, less, self.counter, compose)
+
+
+async def _begun(completion: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:
+    """A judged completion, its first piece there; raises Gibberish where that is none."""
+    first = await anext(completion, None)
+
+    async def whole() -> AsyncGenerator[Completion]:
+        async with aclosing(completion):
+            if first is not None:
+                yield first
+                async for piece in completion:
+                    yield piece
+
+    return whole()
+
+
+async def _not_again(completion: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:
+    """The second try; raises GenerationFailed where it is gibberish as well."""
+    try:
+        return await _begun(judged(completion))
+    except Gibberish as error:
+        raise GenerationFailed("the generator wrote gibberish, also on half the evidence") from error
 
 
 async def _trimmed(completions: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:

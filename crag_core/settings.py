@@ -139,6 +139,12 @@ class GenerationSettings(Settings):
         ge=64,
         description="Prompt tokens at most, evidence included; Phi-3-mini-4k fails past 2,047.",
     )
+    watched_prompt_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="The first words after a prompt this long are held back until they are known not to "
+        "be gibberish, which gets one more try with half the prompt; null watches none.",
+    )
     evidence_form: EvidenceForm = Field(
         EvidenceForm.NUMBERED, description="How strips are written into the prompt."
     )

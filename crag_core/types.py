@@ -73,6 +73,7 @@ class Reason(StrEnum):
     TOP_DOCUMENT_ONLY = "top_document_only"
     EVIDENCE_CUT = "evidence_cut_to_budget"
     HISTORY_CUT = "history_cut_to_budget"
+    GIBBERISH = "gibberish_on_more_evidence"
     NOT_ENOUGH_EVIDENCE = "not_enough_evidence"
     PLAN_MALFORMED = "plan_malformed"
     PLAN_CUT = "plan_cut_to_limits"
