@@ -63,7 +63,7 @@ def refuse_port_in_use(host: str, port: int) -> None:
 
 def start(config: ServeDeploySchema, *, verbose: bool = False) -> None:
     """Start Ray on this machine and hand it the application; replicas come up in the background."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    set_environment()
     if not verbose:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
     ray.init(
@@ -75,6 +75,13 @@ def start(config: ServeDeploySchema, *, verbose: bool = False) -> None:
         logging_level=logging.INFO if verbose else logging.ERROR,
     )
     deploy(config)
+
+
+def set_environment() -> None:
+    """What a cluster on one's own machine is told by its environment, unless that says otherwise."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # on a busy machine the HTTP proxy needs longer to start than the 5 s after which Serve kills it
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
 
 
 def deploy(config: ServeDeploySchema) -> None:

@@ -84,6 +84,7 @@ class TwoNodes:
 def two_nodes(config: Config, port: int) -> Iterator[TwoNodes]:
     """The application of a config on two nodes, until the block ends."""
     config["http_options"] |= {"host": "127.0.0.1", "port": port}
+    local.set_environment()
     head = {"num_cpus": _CPUS, "include_dashboard": False}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     try:

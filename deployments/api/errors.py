@@ -83,6 +83,7 @@ _CODE_OF_STATUS = {
     HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
     HTTPStatus.REQUEST_TIMEOUT: _BODY_TOO_SLOW,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _BODY_TOO_LARGE,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "headers_too_large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: _UNSUPPORTED_MEDIA_TYPE,
 }
 _MESSAGE_OF_STATUS = {
@@ -148,6 +149,13 @@ def unsupported_media_type() -> HTTPException:
     return HTTPException(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         "the body must have the content type application/json, and no content encoding",
+    )
+
+
+def headers_too_large(max_bytes: int) -> HTTPException:
+    """Headers that no client of ours has."""
+    return HTTPException(
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers may have {max_bytes} bytes at most"
     )
 
 

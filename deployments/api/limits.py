@@ -7,12 +7,18 @@ import uuid
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deployments.api.errors import body_too_large, body_too_slow, unsupported_media_type
+from deployments.api.errors import (
+    body_too_large,
+    body_too_slow,
+    headers_too_large,
+    unsupported_media_type,
+)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DISCARDED_BODIES = 4
 """A body over the limit is read on, and thrown away, up to this many times the limit: most clients
 read a response only after they have sent everything."""
+_MAX_HEADER_BYTES = 64_000
 
 
 class RequestLimits:
@@ -51,8 +57,8 @@ class RequestLimits:
 
         async def receive_within_limits() -> Message:
             nonlocal read_bytes, arrives_by
-            if read_bytes == 0 and not _is_plain_json(headers):
-                raise unsupported_media_type()
+            if read_bytes == 0:
+                _check_headers(headers)
             try:
                 async with asyncio.timeout_at(arrives_by):
                     message = await receive()
@@ -77,6 +83,13 @@ async def _discard(receive: Receive, message: Message, max_bytes: int) -> None:
 
 def _request_id(given: str) -> str:
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _check_headers(headers: Headers) -> None:
+    if sum(len(name) + len(value) for name, value in headers.raw) > _MAX_HEADER_BYTES:
+        raise headers_too_large(_MAX_HEADER_BYTES)
+    if not _is_plain_json(headers):
+        raise unsupported_media_type()
 
 
 def _is_plain_json(headers: Headers) -> bool:
