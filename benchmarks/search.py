@@ -153,7 +153,10 @@ async def _measure(
     in_flight: int,
 ) -> str:
     budget = SearchBudgetSettings(
-        requests_per_minute=_UNLIMITED, burst=_UNLIMITED, max_in_flight=in_flight
+        requests_per_minute=_UNLIMITED,
+        burst=_UNLIMITED // 2,
+        max_in_flight=in_flight,
+        lease_s=2 * _TIMEOUT_S,
     )
     settings = MediaWikiSettings(
         api_url=url,
