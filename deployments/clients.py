@@ -337,7 +337,9 @@ def _taken_in_time(stage: Stage | PipelineName, response: Any) -> Iterator[async
 
     def give_up() -> None:
         nonlocal given_up
-        if not response._replica_result_future.done():  # Serve has no public word for "taken"
+        # Serve has no public word for "taken"; a replica in this process has taken it at once
+        taken = getattr(response, "_replica_result_future", None)
+        if taken is not None and not taken.done():
             given_up = True
             response.cancel()
 

@@ -5,12 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from crag_core.context import RequestContext, until_deadline
-from crag_core.errors import StageTimedOut
+from crag_core.errors import StageTimedOut, StageUnavailable
 from crag_core.protocols import Evaluator
 from crag_core.types import Completion, Passage, Stage
 from deployments.messages import GenerateRequest
 from deployments.observability.meter import meter
 from deployments.observability.metrics import generator as metrics
+from deployments.serve_state import end_replica
 from deployments.settings import GeneratorSettings
 
 _RESIDENT_WITHIN_S = 600.0
@@ -49,6 +50,9 @@ class Generator:
                     written += 1
                     is_finished = piece.finish_reason is not None
                     yield piece
+        except StageUnavailable:
+            end_replica()  # a dead engine fails at once, so that it would draw every retry to itself
+            raise
         except (asyncio.CancelledError, GeneratorExit, StageTimedOut):
             if not is_finished:
                 meter().count(metrics.ABORTED)

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,6 +59,16 @@ class Fleet:
             self._known = await asyncio.to_thread(_deployments)
         except (RayError, RayServeException) as error:
             _logger.warning("Serve's controller does not answer: %s", type(error).__name__)
+
+
+def end_replica() -> None:
+    """End the process of this replica at once, so that Serve starts another; elsewhere do nothing."""
+    try:
+        serve.get_replica_context()
+    except RayServeException:
+        return
+    _logger.critical("this replica ends: it cannot go on")
+    os._exit(1)
 
 
 def listens_outside_loopback() -> bool:

@@ -215,10 +215,16 @@ async def test_the_hold_does_not_limit_a_call_that_a_replica_has_taken(
 
     @dataclass
     class SlowMethod(FakeMethod):
-        def remote(self, message: Message) -> FakeResponse:
+        def remote(self, message: Message) -> Any:
             return Slow(self.replies[0])
 
-    assert await retrieve(SlowMethod([lambda: ["document"]])) == ["document"]
+    @dataclass
+    class InThisProcess(FakeMethod):
+        def remote(self, message: Message) -> Any:
+            return asyncio.ensure_future(asyncio.sleep(0.05, self.replies[0]()))
+
+    for method in (SlowMethod([lambda: ["document"]]), InThisProcess([lambda: ["document"]])):
+        assert await retrieve(method) == ["document"]
 
 
 async def test_a_caller_who_leaves_while_the_call_waits_is_not_told_that_it_failed(

@@ -10,7 +10,7 @@ from crag_core.errors import StageUnavailable
 from crag_core.types import Stage
 from deployments import readiness
 from deployments.readiness import Canary
-from deployments.serve_state import DeploymentState, is_loopback
+from deployments.serve_state import DeploymentState, end_replica, is_loopback
 
 
 @dataclass
@@ -135,3 +135,7 @@ async def test_a_stage_that_does_not_answer_after_a_change_is_not_ready_until_it
 )
 def test_what_is_loopback(host: str | None, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+def test_what_is_no_replica_is_not_ended() -> None:
+    end_replica()
