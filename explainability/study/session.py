@@ -1,8 +1,9 @@
 """A study from beginning to end: samples chosen by action, each explained, findings written."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from explainability.explaining import ScoreExplainer
 from explainability.study.rows import Observer, Row
 from explainability.study.samples import Sample, candidates
 
+CHOSEN = "chosen.json"
 _SCORED_AT_ONCE = 64
 _MOST_SCORED = 2_000
 """Samples of a set that are scored in search of rare actions."""
@@ -78,9 +80,7 @@ async def study(
         for name in settings.sets
     }
     try:
-        wanted: list[tuple[int, Sample]] = []
-        for name in settings.sets:
-            wanted += [each async for each in _chosen(observer, pool[name], settings.per_action)]
+        wanted = await _wanted(observer, pool, folder / CHOSEN, settings)
         progress(len(rows), len(wanted))
         gate = asyncio.Semaphore(_EXPLAINED_AT_ONCE)
 
@@ -102,6 +102,41 @@ async def study(
         kept.close()
         await observer.evaluator.batcher.stop()
     return [rows[sample.id] for _, sample in wanted]
+
+
+async def _wanted(
+    observer: Observer, pool: Mapping[str, Sequence[Sample]], path: Path, settings: StudySettings
+) -> list[tuple[int, Sample]]:
+    """The samples of the study, each with its number among those of its action; chosen once."""
+    chosen = _read_chosen(path)
+    if chosen is None:
+        chosen = [
+            (number, sample.id)
+            for name in settings.sets
+            async for number, sample in _chosen(observer, pool[name], settings.per_action)
+        ]
+        _write_chosen(path, chosen)
+    known = {sample.id: sample for samples in pool.values() for sample in samples}
+    try:
+        return [(number, known[id_]) for number, id_ in chosen]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SettingsError(
+            f"{path} names other samples than the data has: take the data it was made from, or choose "
+            "another --out"
+        ) from error
+
+
+def _read_chosen(path: Path) -> list[tuple[int, str]] | None:
+    if not path.exists():
+        return None
+    chosen: list[tuple[int, str]] = json.loads(path.read_text("utf-8"))
+    return chosen
+
+
+def _write_chosen(path: Path, chosen: Sequence[tuple[int, str]]) -> None:
+    aside = path.with_name(f"{path.name}.partial")
+    aside.write_text(json.dumps(chosen), "utf-8")
+    aside.replace(path)
 
 
 async def _chosen(
