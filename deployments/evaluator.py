@@ -52,12 +52,13 @@ class Evaluator:
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """What EvaluatorPolicy decides by: the device's share of busy time since the last call, and the
-        seconds of work that wait for it."""
-        now_s, device_s = time.monotonic(), self._evaluator.batcher.stats().device_seconds
+        seconds of work that wait for it; explanations left out, which are content with what is idle."""
+        stats = self._evaluator.batcher.stats()
+        now_s, device_s = time.monotonic(), stats.device_seconds - stats.explain_seconds
         then_s, before_s = self._busy_until
         self._busy_until = now_s, device_s
         busy = (device_s - before_s) / (now_s - then_s) if now_s > then_s else 0.0
-        return {"busy": busy, "backlog_s": self._evaluator.batcher.predicted_wait_s(0, Lane.EXPLAIN)}
+        return {"busy": busy, "backlog_s": self._evaluator.batcher.predicted_wait_s(0, Lane.BATCH)}
 
     def check_health(self) -> None:
         """Raises StageUnavailable when work waits and nothing moves, so that Serve replaces us."""

@@ -446,6 +446,7 @@ async def test_explanations_push_no_answers_scores_out_of_the_cache() -> None:
     async with batching(scorer, cached_scores=5) as batcher:
         await batcher.evaluate(context(), "question", texts("an answer"))
         await batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(20))
+        assert 0 < batcher.stats().explain_seconds < batcher.stats().device_seconds
         begun = len(scorer.batches)
         await batcher.evaluate(context(), "question", texts("an answer"))
         assert len(scorer.batches) == begun

@@ -24,6 +24,8 @@ class BatchingStats:
     pairs: Counter[Lane] = field(default_factory=Counter)
     queue_seconds: dict[Lane, float] = field(default_factory=lambda: dict.fromkeys(Lane, 0.0))
     device_seconds: float = 0.0
+    explain_seconds: float = 0.0
+    """Of those, for explanations, which fill an idle device and ask for no other."""
     cache_hits: int = 0
     coalesced: int = 0
     empty: int = 0

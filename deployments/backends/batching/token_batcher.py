@@ -254,6 +254,7 @@ class TokenBatcher:
         self._forecast.batch_ends(step.seconds if step.attempts == 1 else None, self._progress_s)
         if batch.lane is Lane.EXPLAIN:
             self._ration.explained(step.seconds, self._progress_s)
+            self._stats.explain_seconds += step.seconds
         self._dispatch()
         self._stats.device_seconds += step.seconds
         self._stats.bisected += step.attempts > 1
