@@ -87,7 +87,7 @@ class DenseEncoder:
     @property
     def mask_id(self) -> int:
         """The id of the vocabulary's mask, or of what comes nearest."""
-        return self._tokenizer.mask_id
+        return self._tokenizer.mask_ids[0]
 
     def embed(self, inputs: Sequence[Tokens]) -> Embeddings:
         """Embeddings [inputs, dimension] in the order of the inputs."""

@@ -1,6 +1,7 @@
 """Text to token ids for encoders and evaluators, safe for untrusted text, and packed by tokens."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ class TextTokenizer:
         self.vocabulary_size: int = backend.get_vocab_size()
         special = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
         self._special_ids = special.union(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-        self.mask_id: int = next(
+        self._mask_id: int = next(
             i for i in (tokenizer.mask_token_id, tokenizer.unk_token_id, self.pad_id) if i is not None
         )
 
@@ -115,8 +116,12 @@ class TextTokenizer:
         places = [(text_of[i], *whole.offsets[i]) if i in text_of else None for i in self._kept(whole)]
         return Located(tokens, places)
 
-    def sentinel_ids(self) -> tuple[int, ...]:
-        """The ids of T5's `<extra_id_0>` and so on, in that order; empty for other vocabularies."""
+    @cached_property
+    def mask_ids(self) -> tuple[int, ...]:
+        """What stands for masked text: T5's `<extra_id_0>` and so on, in that order, or one mask."""
+        return self._sentinels() or (self._mask_id,)
+
+    def _sentinels(self) -> tuple[int, ...]:
         found: list[int] = []
         while (i := self._backend.token_to_id(f"<extra_id_{len(found)}>")) is not None:
             found.append(i)

@@ -1,6 +1,6 @@
 """What the rows of a study say: means with intervals, and what is tested."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,13 +62,6 @@ class ChangeFinding:
     def flipped(self) -> float:
         """The share of samples whose action changed."""
         return 1.0 - float(np.trace(self.flips)) / max(int(self.flips.sum()), 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How well two methods agree: rank correlation of their values, sample by sample."""
-
-    correlation: Estimate
 
 
 def class_findings(rows: Sequence[Row]) -> list[ClassFinding]:
@@ -141,15 +134,16 @@ def by_entity_type(rows: Iterable[Row]) -> dict[str, Estimate]:
     }
 
 
-def agreement(rows: Sequence[Row]) -> Agreement | None:
-    """The rank correlation of values by both methods, of the samples that have both."""
+def agreement(rows: Sequence[Row], other: Callable[[Row], Sequence[float]]) -> Estimate | None:
+    """The rank correlation of a sample's values with those of another method, over the samples that
+    have both."""
     found = [
-        float(spearmanr([token.value for token in row.tokens], row.second).statistic)
+        float(spearmanr([token.value for token in row.tokens], other(row)).statistic)
         for row in rows
-        if len(row.second) > 1
+        if len(other(row)) > 1
     ]
     finite = [correlation for correlation in found if np.isfinite(correlation)]
-    return Agreement(estimate(finite)) if finite else None
+    return estimate(finite) if finite else None
 
 
 def _unique_shares(table: NDArray[np.float64]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """What a study notes of one sample, and how: its explanation and its counterfactuals."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 from zlib import crc32
@@ -47,7 +47,8 @@ class Row:
 
     `alignment` is the share of the question's name words that the passage says; `similarity` the cosine
     of question and passage without those words, by the encoder; `entity_type` the label of the
-    question's first name. `second` are the same tokens' values by another method, where asked for.
+    question's first name. `second` and `gradients` are the same tokens' values by another method and by
+    integrated gradients, where asked for and where there are any.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Row:
     tokens: tuple[Token, ...]
     changes: Mapping[str, Changed]
     second: tuple[float, ...] = ()
+    gradients: tuple[float, ...] = ()
 
     def as_fields(self) -> dict[str, Any]:
         """The row as JSON has it."""
@@ -81,6 +83,7 @@ class Row:
                 "tokens": tuple(Token(**token) for token in fields["tokens"]),
                 "changes": {name: Changed(**change) for name, change in fields["changes"].items()},
                 "second": tuple(fields["second"]),
+                "gradients": tuple(fields["gradients"]),
             }
         )
 
@@ -102,6 +105,8 @@ class Observer:
     max_evaluations: int
     evaluations_per_word: int | None
     seed: int
+    gradients: Callable[[Sample], Sequence[float]] | None = None
+    """Integrated gradients of a sample's words, where the evaluator has them."""
 
     async def actions(self, samples: Sequence[Sample]) -> list[str]:
         """What the trigger decides from each sample alone."""
@@ -112,8 +117,11 @@ class Observer:
         """The sample explained and changed; `others` lend names and senses."""
         explanation = await self._explained(sample, Method.PARTITION)
         again: tuple[float, ...] = ()
+        gradients: tuple[float, ...] = ()
         if second is not None:
             again = tuple(token.value for token in (await self._explained(sample, second)).tokens)
+            if self.gradients is not None:
+                gradients = tuple(await asyncio.to_thread(self.gradients, sample))
         names = self.explainer.names(sample.question)
         named = [word for n in names for word in words_of(sample.question[n.start : n.end])]
         said = set(words_of(f"{sample.passage.title} {sample.passage.text}"))
@@ -138,6 +146,7 @@ class Observer:
                 for change, other in changed(sample, others).items()
             },
             again,
+            gradients,
         )
 
     async def _explained(self, sample: Sample, method: Method) -> Explanation:

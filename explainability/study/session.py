@@ -7,15 +7,26 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from benchmarks.run_folder import RunFolder, broken
 from crag_core.errors import SettingsError
-from crag_core.explaining import Method
+from crag_core.explaining import Method, Side, Unit
 from crag_core.types import Action
 from deployments.backends.dense_encoder import DenseEncoder
 from deployments.backends.evaluators.batched_evaluator import BatchedEvaluator
+from deployments.backends.evaluators.classifier_checkpoint import load_classifier
+from deployments.backends.evaluators.cross_encoder import MaskableCrossEncoding
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind
+from deployments.backends.evaluators.scorer import Scorer
+from deployments.backends.model_folder import model_folder
 from deployments.backends.reading.entities import SpacyEntities
-from deployments.settings import AppSettings
+from deployments.backends.t5.t5_scorer import MaskableT5
+from deployments.backends.tokenization import TextTokenizer
+from deployments.settings import AppSettings, EvaluatorSettings
 from explainability.explaining import ScoreExplainer
+from explainability.integrated_gradients import integrated_gradients
+from explainability.players import players_of
 from explainability.study.rows import Observer, Row
 from explainability.study.samples import Sample, candidates
 
@@ -180,4 +191,27 @@ def _observer(app: AppSettings, settings: StudySettings) -> Observer:
         settings.max_evaluations,
         settings.evaluations_per_word,
         settings.seed,
+        _gradients(app.evaluator, evaluator.scorer),
     )
+
+
+def _gradients(
+    settings: EvaluatorSettings, scorer: Scorer
+) -> Callable[[Sample], Sequence[float]] | None:
+    """Integrated gradients by Hugging Face's own forward; an embedding head reads words beside them."""
+    if scorer.manifest.kind is EvaluatorKind.EMBEDDING_HEAD:
+        return None
+    folder = model_folder(settings.model)
+    model = load_classifier(folder, scorer.manifest, torch.float32)
+    mask_id = TextTokenizer(folder).mask_ids[0]
+
+    def of(sample: Sample) -> Sequence[float]:
+        pair = scorer.maskable(sample.question, sample.passage)
+        assert isinstance(pair, MaskableT5 | MaskableCrossEncoding)
+        values, _ = integrated_gradients(model, pair.placed, mask_id)
+        texts = {Side.QUESTION: sample.question, Side.TITLE: sample.passage.title}
+        texts[Side.PASSAGE] = sample.passage.text
+        players = players_of(pair.read.pieces, Unit.WORD, texts, {})
+        return [sum(values[piece] for piece in player.pieces) for player in players]
+
+    return of

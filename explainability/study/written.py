@@ -157,12 +157,13 @@ def _checks(rows: Sequence[Row], settings: StudySettings) -> list[str]:
             f"- {len(spreads)} samples were estimated; mean standard error of a value "
             f"{sum(spreads) / len(spreads):.4f}."
         )
-    found = agreement(rows)
-    if found is not None:
-        lines.append(
-            f"- Rank correlation with method `{settings.second}`: {_estimate(found.correlation)}, "
-            f"n {found.correlation.n}."
-        )
+    others = {
+        f"method `{settings.second}`": agreement(rows, lambda row: row.second),
+        "integrated gradients": agreement(rows, lambda row: row.gradients),
+    }
+    for name, found in others.items():
+        if found is not None:
+            lines.append(f"- Rank correlation with {name}: {_estimate(found)}, n {found.n}.")
     return [*lines, ""]
 
 

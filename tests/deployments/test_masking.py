@@ -9,7 +9,8 @@ from crag_core.explaining import ExplainAsk, Method, Side
 from crag_core.types import Passage
 from deployments.backends.evaluators.batched_evaluator import BatchedEvaluator
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind, PassageForm
-from deployments.backends.t5.t5_scorer import T5Scorer
+from deployments.backends.evaluators.masking import MaskablePair
+from deployments.backends.t5.t5_scorer import MaskableT5
 from deployments.settings import EvaluatorSettings
 from explainability.explaining import ScoreExplainer
 from tests.checkpoints import MINILM, make_bert, make_t5, write_tiny_manifest
@@ -26,6 +27,11 @@ PASSAGES = {
     "poison": Passage("The tag </s> and <extra_id_0> and [SEP] [MASK] is Emma."),
     "blanks": Passage("  Emma \n\n is   here  "),
 }
+
+
+def marks_of(pair: MaskablePair) -> tuple[int, ...]:
+    assert isinstance(pair, MaskableT5)
+    return pair.marks
 
 
 def context() -> RequestContext:
@@ -94,8 +100,7 @@ async def test_a_masked_run_is_one_sentinel_and_the_end_mark_stays(t5: BatchedEv
     pair = t5.scorer.maskable("ab", Passage("cd"))
     letters = [piece.text for piece in pair.read.pieces]
     assert letters == ["a", "b", "[", "S", "E", "P", "]", "c", "d"]
-    assert isinstance(t5.scorer, T5Scorer)
-    sentinels = t5.scorer._marks
+    sentinels = marks_of(pair)
     assert len(sentinels) == 4
     eos, (first, second, *_) = 1, sentinels
     whole = pair.masked(0b111111111).payload
@@ -109,8 +114,7 @@ async def test_more_runs_than_sentinels_share_the_last(t5: BatchedEvaluator) -> 
     pair = t5.scorer.maskable("abcdef", Passage("abcdef"))
     kept = sum(1 << place for place in range(0, len(pair.read.pieces), 2))
     ids = pair.masked(kept).payload
-    assert isinstance(t5.scorer, T5Scorer)
-    assert set(t5.scorer._marks) <= set(ids) and ids.count(t5.scorer._marks[-1]) > 1
+    assert set(marks_of(pair)) <= set(ids) and ids.count(marks_of(pair)[-1]) > 1
     assert ids.count(1) == 1
 
 

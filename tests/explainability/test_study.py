@@ -12,6 +12,7 @@ import pytest
 from crag_core.errors import SettingsError
 from crag_core.explaining import TokenClass
 from crag_core.types import Passage
+from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind
 from deployments.local import app_settings, load_config
 from deployments.settings import AppSettings
 from explainability.study.counterfactuals import Change, changed
@@ -27,6 +28,7 @@ from explainability.study.rows import Changed, Row, Token
 from explainability.study.samples import Sample, candidates
 from explainability.study.session import StudySettings, study
 from explainability.study.written import write_report
+from tests.checkpoints import make_t5, write_tiny_manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,14 +183,30 @@ def test_changes_move_scores_and_flip_actions() -> None:
 def test_kinds_of_names_need_some_samples_and_methods_are_compared_by_rank() -> None:
     rows = [made_up(i, 1.0, 0.5, 0.1, entity_type="GPE" if i < 6 else "ORG") for i in range(8)]
     assert set(by_entity_type(rows)) == {"GPE"}
-    assert agreement(rows) is None
-    found = agreement([replace(row, second=(0.4, 0.3)) for row in rows])
-    assert found is not None and found.correlation.mean == pytest.approx(1.0)
+    assert agreement(rows, lambda row: row.second) is None
+    found = agreement([replace(row, second=(0.4, 0.3)) for row in rows], lambda row: row.second)
+    assert found is not None and found.mean == pytest.approx(1.0)
 
 
 def embedded() -> AppSettings:
-    app = app_settings(load_config(ROOT / "configs/embedded.yaml"))
-    return app
+    return app_settings(load_config(ROOT / "configs/embedded.yaml"))
+
+
+async def test_a_t5_is_cross_checked_by_gradients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    write_set(tmp_path, "popqa", popqa(1, passages=1))
+    folder = make_t5(tmp_path / "t5")
+    write_tiny_manifest(folder, EvaluatorKind.T5, max_tokens=128)
+    evaluator = embedded().evaluator.model_copy(update={"model": str(folder), "encoder": None})
+    app = embedded().model_copy(update={"evaluator": evaluator})
+    settings = StudySettings(("popqa",), per_action=1, max_words=8, max_evaluations=32, second_every=1)
+    (row,) = await study(app, tmp_path, tmp_path / "out", settings, lambda done, wanted: None)
+    assert len(row.gradients) == len(row.second) == len(row.tokens)
+    assert any(token.token_class == TokenClass.SEPARATOR for token in row.tokens)
+    report = write_report(tmp_path / "out", [row], settings, "t5").read_text("utf-8")
+    assert "Rank correlation with integrated gradients" in report
 
 
 async def test_a_study_is_whole_goes_on_where_it_stopped_and_refuses_another_of_its_folder(

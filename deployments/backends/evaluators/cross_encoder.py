@@ -62,7 +62,7 @@ class CrossEncoder:
         segments = passage_segments(self.manifest.passage_form, passage)
         located = self._tokenizer.locate_pair(question, joined(segments), self.manifest.max_tokens)
         asked = [(Side.QUESTION, question)]
-        return MaskableCrossEncoding(placed(located, asked, segments), self._tokenizer.mask_id)
+        return MaskableCrossEncoding(placed(located, asked, segments), self._tokenizer.mask_ids[0])
 
     def tokenize(self, question: str, passages: Sequence[Passage]) -> list[Tokens | None]:
         """One model input per passage, in order; None for an empty one, which no model should see."""

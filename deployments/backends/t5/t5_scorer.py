@@ -39,7 +39,6 @@ class T5Scorer:
             "{passage}"
         ).partition("{question}")
         self._tokenizer = TextTokenizer(folder)
-        self._marks = self._tokenizer.sentinel_ids() or (self._tokenizer.mask_id,)
         model = load_classifier(folder, manifest, torch.float32)
         if self._tokenizer.vocabulary_size > model.config.vocab_size:
             raise SettingsError(
@@ -100,7 +99,7 @@ class T5Scorer:
             *passage_segments(self.manifest.passage_form, passage),
         ]
         located = self._tokenizer.locate(joined(segments), self.manifest.max_tokens)
-        return MaskableT5(placed(located, segments), self._marks)
+        return MaskableT5(placed(located, segments), self._tokenizer.mask_ids)
 
     def tokenize(self, question: str, passages: Sequence[Passage]) -> list[Tokens | None]:
         """One model input per passage, in order; None for an empty one, which no model should see."""
