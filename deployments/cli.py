@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
+from benchmarks.drill.command import drill
 from benchmarks.load.command import load
 from benchmarks.quality.command import quality
 from crag_core.errors import SettingsError
@@ -52,6 +53,7 @@ app.add_typer(key, name="key")
 app.add_typer(config, name="config")
 app.command()(quality)
 app.command()(load)
+app.command()(drill)
 
 Files = Annotated[
     list[Path], typer.Argument(help="JSON lines; .gz or .bz2.", exists=True, dir_okay=False)

@@ -1,40 +1,16 @@
 """The command `drill`: scenes under load, with every failed request counted."""
 
 import json
-import time
-from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from benchmarks.drill.load_beside import load_beside
-from benchmarks.drill.scenes import SCENES, Scene, settled
-from benchmarks.drill.two_nodes import TwoNodes, two_nodes
-from benchmarks.load.outcomes import Record
-from benchmarks.report import table
-from benchmarks.served_application import Config, read_config
-from benchmarks.server_process import free_port
-from benchmarks.timed_config import with_timed_engine
-from crag_core.metrics import percentile
+from benchmarks.drill.scene import Scene
 
-_LEAD_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """What a scene cost its clients; the slowest answer is one that had to be asked for again."""
-
-    scene: Scene
-    what: str
-    seconds: float
-    requests: int
-    failed: int
-    outcomes: dict[str, int]
-    p50_s: float
-    slowest_s: float
+if TYPE_CHECKING:
+    from benchmarks.drill.playing import Drilled
 
 
 def drill(
@@ -49,69 +25,35 @@ def drill(
 ) -> None:
     """Change, kill and take away parts of the application under load; exit 1 when a request failed.
 
-    Two Ray nodes on this machine, every deployment with a replica on each. All is real but the engine.
+    Two Ray nodes on this machine, every deployment with a replica on each, indexes by URI, one budget
+    for a wiki that stands in for Wikipedia. All is real but the engine and the wiki.
     """
-    err = Console(stderr=True)
-    happened = []
-    err.print("starting two nodes")
-    with two_nodes(_on_both_nodes(read_config(config)), free_port()) as nodes:
-        for wanted in scene or list(Scene):
-            err.print(f"{wanted}: waiting until both nodes have a replica of everything")
-            settled(nodes)
-            happened.append(_played(wanted, nodes, rate, after_s, is_streamed=stream))
-            last = happened[-1]
-            err.print(f"{wanted}: {last.what}; {last.failed} of {last.requests} requests failed")
-    print(json.dumps([asdict(each) for each in happened], indent=1) if as_json else markdown(happened))
-    if any(each.failed or not each.requests for each in happened):
+    from benchmarks.drill.playing import drilled  # Ray, which only a drill needs
+
+    result = drilled(config, scene or list(Scene), rate, after_s, is_streamed=stream)
+    print(json.dumps(asdict(result), indent=1) if as_json else markdown(result))
+    if not result.is_well:
         raise typer.Exit(1)
 
 
-def markdown(happened: list[Happened]) -> str:
-    """A row per scene."""
+def markdown(result: "Drilled") -> str:
+    """A row per scene, and a sentence on the budget."""
+    from benchmarks.report import table
+
     header = ["scene", "what happened", "seconds", "requests", "failed", "p50 s", "slowest s"]
     rows = [
         [
             each.scene, each.what, f"{each.seconds:.1f}", str(each.requests), str(each.failed),
             f"{each.p50_s:.2f}", f"{each.slowest_s:.2f}",
         ]
-        for each in happened
+        for each in result.scenes
     ]  # fmt: skip
-    return "## Drill\n\n" + table(header, rows)
-
-
-def _played(
-    scene: Scene, nodes: TwoNodes, rate: float, after_s: float, *, is_streamed: bool
-) -> Happened:
-    """One scene, with load from before it until after it."""
-    records: list[Record] = []
-    with load_beside(nodes.url, rate, records, is_streamed=is_streamed):
-        time.sleep(_LEAD_S)
-        started_s = time.monotonic()
-        what = SCENES[scene](nodes)
-        seconds = time.monotonic() - started_s
-        time.sleep(after_s)
-    outcomes = Counter(str(record.outcome) for record in records)
-    times_s = [record.end_s - record.at_s for record in records if record.outcome.is_answered]
-    return Happened(
-        scene,
-        what,
-        seconds,
-        len(records),
-        sum(not record.outcome.is_answered for record in records),
-        dict(outcomes),
-        percentile(times_s, 0.5) if times_s else 0.0,
-        max(times_s, default=0.0),
+    return "\n\n".join(
+        [
+            "## Drill",
+            table(header, rows),
+            f"Both nodes asked the wiki {result.wiki_requests} times, "
+            f"{result.wiki_busiest_minute} times in the busiest minute (limit {result.wiki_limit}), "
+            f"{result.wiki_most_in_flight} at once.",
+        ]
     )
-
-
-def _on_both_nodes(config: Config) -> Config:
-    """The config with two replicas of each deployment, never two on one node, and a timed engine."""
-    (application,) = with_timed_engine(config)["applications"]
-    for deployment in application["deployments"]:
-        deployment |= {
-            "num_replicas": 2,
-            "max_replicas_per_node": 1,
-            "graceful_shutdown_timeout_s": 120,
-            "health_check_period_s": 2,
-        }
-    return config

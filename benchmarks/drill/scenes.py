@@ -1,26 +1,13 @@
-"""The scenes of a drill: one thing each that happens to a cluster under load."""
+"""What happens to a cluster under load in each scene of a drill."""
 
 import time
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 
+from benchmarks.drill.scene import Scene
 from benchmarks.drill.two_nodes import TwoNodes
 
 _DRAINS_WITHIN_S = 120
 _POLL_S = 0.5
-
-
-class Scene(StrEnum):
-    """What happens."""
-
-    ROLLING_UPDATE = "rolling-update"
-    """Settings of every deployment change, so that every replica is replaced."""
-    KILL_REPLICAS = "kill-replicas"
-    """One replica of every deployment behind the ingress is killed."""
-    DRAIN_NODE = "drain-node"
-    """A node is drained, as before its pod ends, and then goes."""
-    LOSE_NODE = "lose-node"
-    """A node is gone from one moment to the next."""
 
 
 def rolling_update(nodes: TwoNodes) -> str:

@@ -3,9 +3,11 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -32,7 +34,6 @@ class TwoNodes:
     config: Config
     cluster: Any
     second: Any
-    others: list[Any] = field(default_factory=list)
 
     def replicas(self) -> Replicas:
         """What runs where."""
@@ -65,7 +66,8 @@ class TwoNodes:
 
     def drain_second_node(self, within_s: int) -> None:
         """Ask Ray to move everything off the second node, as a pod that is told to end does."""
-        command = ["ray", "drain-node", "--address", self.cluster.address]
+        ray_command = str(Path(sys.executable).with_name("ray"))
+        command = [ray_command, "drain-node", "--address", self.cluster.address]
         command += ["--node-id", self.second.node_id, "--reason", "DRAIN_NODE_REASON_PREEMPTION"]
         command += ["--reason-message", "drill", "--deadline-remaining-seconds", str(within_s)]
         subprocess.run(command, check=True, capture_output=True)
