@@ -12,6 +12,8 @@ COMMANDS = {
     "search": "benchmarks.search",
     "search-pool": "benchmarks.search_pool",
     "overhead": "benchmarks.overhead.overhead",
+    "overload": "benchmarks.overload.command",
+    "cancellation": "benchmarks.cancellation.command",
     "drill": "benchmarks.drill.command",
     "tail": "benchmarks.load.tail",
     "peers": "benchmarks.peers.command",

@@ -103,9 +103,9 @@ class Client:
     async def _attempts(
         self, prepared: Prepared, index: int, progress: _Progress, give_up_s: float
     ) -> Reading:
-        request = self._request(prepared, index)
         while True:
             progress.attempts += 1
+            request = self._request(prepared, index, give_up_s - time.monotonic())
             reading = await self._attempt(prepared, request, progress)
             if progress.attempts > self._settings.retries or not _is_worth_a_retry(progress, reading):
                 return reading
@@ -141,10 +141,19 @@ class Client:
         spread = random.Random(f"pause/{index}/{progress.attempts}").random()
         return min(base_s, _LONGEST_PAUSE_S) + spread * max(_FIRST_PAUSE_S, 0.1 * base_s)
 
-    def _request(self, prepared: Prepared, index: int) -> bytes:
+    def _request(self, prepared: Prepared, index: int, patience_s: float) -> bytes:
+        """The bytes to send; a deadline asked for is never later than the client's own patience."""
         mark = "b" if prepared.is_background else ""
-        tail = f"x-request-id: load-{self._run}-{mark}{index}\r\ncontent-length: {len(prepared.body)}"
-        return b"%b%b\r\n\r\n%b" % (self._heads[prepared.kind], tail.encode(), prepared.body)
+        deadline_s = self._settings.deadline_s
+        lines = [f"x-request-id: load-{self._run}-{mark}{index}"]
+        if deadline_s is not None:
+            lines.append(f"x-crag-timeout-s: {max(0.001, round(min(deadline_s, patience_s), 3)):g}")
+        lines.append(f"content-length: {len(prepared.body)}")
+        return b"%b%b\r\n\r\n%b" % (
+            self._heads[prepared.kind],
+            "\r\n".join(lines).encode(),
+            prepared.body,
+        )
 
     def _record(
         self, prepared: Prepared, index: int, at_s: float, progress: _Progress, reading: Reading
@@ -180,8 +189,6 @@ def _head(target: Target, kind: Kind, settings: ClientSettings) -> bytes:
         "content-type: application/json",
         *(f"{name}: {value}" for name, value in settings.headers),
     ]
-    if settings.deadline_s is not None:
-        lines.append(f"x-crag-timeout-s: {settings.deadline_s:g}")
     return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 

@@ -79,5 +79,6 @@ def test_only_starters_touch_the_environment() -> None:
         "deployments/local.py",
         "deployments/in_process.py",
         "benchmarks/server_process.py",  # Ray reads its serving modes there
+        "benchmarks/cancellation/slow_app.py",  # its leaves are told there where to note what happens
     }
     assert files_with(r"os\.environ|getenv") <= starters
