@@ -1,37 +1,15 @@
-"""Clients: the core's Protocols over Ray Serve handles.
+"""Clients: the core's Protocols over Ray Serve handles, each a message and one call (`calls.py`)."""
 
-The only file that calls a deployment's handle. Each call is bounded by the request's deadline, not begun
-where less time is left than such calls lately took at least, and made again where its replica is lost
-before it has answered. What Ray raises becomes one of the core's errors here, so that neither core nor
-API ever sees Ray.
-"""
-
-import asyncio
-import itertools
-import logging
-import time
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ray.exceptions import (
-    NodeDiedError,
-    ObjectLostError,
-    RayActorError,
-    RayTaskError,
-    WorkerCrashedError,
-)
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredPair
 from crag_core.context import RequestContext
-from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
 from crag_core.explaining import ExplainAsk, Explanation, InputPieces
-from crag_core.pace import Pace
 from crag_core.protocols import Ask, Evaluation, SearchResult
 from crag_core.queries.plan import Sought
 from crag_core.types import (
@@ -46,13 +24,13 @@ from crag_core.types import (
     Score,
     Stage,
 )
+from deployments.calls import call, stream
 from deployments.messages import (
     EvaluateRequest,
     ExplainRequest,
     ExtractRequest,
     GenerateRequest,
     MaskedRequest,
-    Message,
     PiecesRequest,
     PipelineRequest,
     ReadRequest,
@@ -62,26 +40,6 @@ from deployments.messages import (
     SearchRequest,
     WireContext,
 )
-from deployments.retries import RetryBudget
-
-_logger = logging.getLogger(__name__)
-
-_LOST = (
-    DeploymentUnavailableError,
-    RayActorError,
-    ObjectLostError,
-    NodeDiedError,
-    WorkerCrashedError,
-)
-"""What Ray raises when a replica, its worker or its node has gone."""
-
-_HOLD_S = 30.0
-"""A call that no replica has taken for so long is given up: longer than most replicas take to start."""
-
-_retries = RetryBudget()
-
-_paces: defaultdict[str, Pace] = defaultdict(Pace)
-"""What the calls of this process lately took, by stage."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +51,7 @@ class RetrieverClient:
     async def retrieve(self, ctx: RequestContext, query: str, *, limit: int) -> Sequence[Document]:
         """Documents of the corpus, best first."""
         request = RetrieveRequest(WireContext.of(ctx), query, limit)
-        documents: Sequence[Document] = await _call(ctx, Stage.RETRIEVE, self.handle.retrieve, request)
+        documents: Sequence[Document] = await call(ctx, Stage.RETRIEVE, self.handle.retrieve, request)
         return documents
 
 
@@ -114,13 +72,13 @@ class EvaluatorClient:
         request = EvaluateRequest(WireContext.of(ctx), question, tuple(passages))
         session_id = blake2b(question.encode(errors="replace"), digest_size=8).hexdigest()
         method = self.handle.options(method_name="evaluate", session_id=session_id)
-        evaluation: Evaluation = await _call(ctx, Stage.EVALUATE, method, request)
+        evaluation: Evaluation = await call(ctx, Stage.EVALUATE, method, request)
         return evaluation
 
     async def pieces(self, ctx: RequestContext, question: str, passage: Passage) -> InputPieces:
         """What the evaluator reads of a pair, piece by piece."""
         request = PiecesRequest(WireContext.of(ctx), question, passage)
-        read: InputPieces = await _call(ctx, Stage.EXPLAIN, self.handle.pieces, request)
+        read: InputPieces = await call(ctx, Stage.EXPLAIN, self.handle.pieces, request)
         return read
 
     async def evaluate_masked(
@@ -128,7 +86,7 @@ class EvaluatorClient:
     ) -> Sequence[Score]:
         """One score per set of kept pieces, in order."""
         request = MaskedRequest(WireContext.of(ctx), question, passage, tuple(kept))
-        scores: Sequence[Score] = await _call(ctx, Stage.EXPLAIN, self.handle.evaluate_masked, request)
+        scores: Sequence[Score] = await call(ctx, Stage.EXPLAIN, self.handle.evaluate_masked, request)
         return scores
 
 
@@ -142,13 +100,13 @@ class SearcherClient:
     async def search(self, ctx: RequestContext, sought: Sought, *, limit: int) -> SearchResult:
         """Leads of web pages, best first."""
         request = SearchRequest(WireContext.of(ctx), self.source, sought, limit)
-        result: SearchResult = await _call(ctx, Stage.SEARCH, self.handle.search, request)
+        result: SearchResult = await call(ctx, Stage.SEARCH, self.handle.search, request)
         return result
 
     async def read(self, ctx: RequestContext, page: Document) -> Sequence[Document]:
         """The paragraphs of a page."""
         request = ReadRequest(WireContext.of(ctx), self.source, page)
-        paragraphs: Sequence[Document] = await _call(ctx, Stage.SEARCH, self.handle.read, request)
+        paragraphs: Sequence[Document] = await call(ctx, Stage.SEARCH, self.handle.read, request)
         return paragraphs
 
 
@@ -163,7 +121,7 @@ class AtomicQARetrieverClient:
     ) -> Sequence[Sequence[ScoredPair]]:
         """Pairs for each query, best first."""
         request = RetrievePairsRequest(WireContext.of(ctx), tuple(queries), limit)
-        pairs: Sequence[Sequence[ScoredPair]] = await _call(
+        pairs: Sequence[Sequence[ScoredPair]] = await call(
             ctx, Stage.RETRIEVE_PAIRS, self.handle.retrieve_pairs, request
         )
         return pairs
@@ -180,7 +138,7 @@ class HopReaderClient:
     ) -> Sequence[ExtractedAnswer | None]:
         """One answer per reading, in order."""
         request = ExtractRequest(WireContext.of(ctx), tuple(readings))
-        answers: Sequence[ExtractedAnswer | None] = await _call(
+        answers: Sequence[ExtractedAnswer | None] = await call(
             ctx, Stage.EXTRACT, self.handle.extract, request
         )
         return answers
@@ -190,7 +148,7 @@ class HopReaderClient:
     ) -> Sequence[str | None]:
         """One text per rewriting, in order."""
         request = RewriteRequest(WireContext.of(ctx), tuple(rewritings))
-        texts: Sequence[str | None] = await _call(ctx, Stage.REWRITE, self.handle.rewrite, request)
+        texts: Sequence[str | None] = await call(ctx, Stage.REWRITE, self.handle.rewrite, request)
         return texts
 
 
@@ -205,7 +163,7 @@ class GeneratorClient:
     ) -> AsyncGenerator[Completion]:
         """Pieces of the completion as they come."""
         request = GenerateRequest(WireContext.of(ctx), prompt, sampling)
-        return _stream(ctx, Stage.GENERATE, self.handle.generate, request)
+        return stream(ctx, Stage.GENERATE, self.handle.generate, request)
 
 
 @dataclass(frozen=True)
@@ -218,7 +176,7 @@ class PipelineClient:
     def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer."""
         request = PipelineRequest(WireContext.of(ctx), self.pipeline, ask)
-        return _stream(ctx, self.pipeline, self.handle.stream, request)
+        return stream(ctx, self.pipeline, self.handle.stream, request)
 
 
 @dataclass(frozen=True)
@@ -230,151 +188,5 @@ class ExplainClient:
     async def explain(self, ctx: RequestContext, ask: ExplainAsk) -> Explanation:
         """The explanation of one question and passage."""
         request = ExplainRequest(WireContext.of(ctx), ask)
-        explanation: Explanation = await _call(ctx, Stage.EXPLAIN, self.handle.explain, request)
+        explanation: Explanation = await call(ctx, Stage.EXPLAIN, self.handle.explain, request)
         return explanation
-
-
-async def _call(
-    ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: Message
-) -> Any:
-    """A replica's reply; that of another one, where the first is lost."""
-    _retries.called()
-    for attempts in itertools.count(1):
-        try:
-            return await _called_once(ctx, stage, method, request)
-        except StageUnavailable as error:
-            request = await _to_send_again(ctx, stage, request, error, attempts)
-
-
-async def _stream(
-    ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: Message
-) -> AsyncGenerator[Any]:
-    """A replica's pieces; those of another one, where the first is lost before it gave any."""
-    _retries.called()
-    for attempts in itertools.count(1):
-        has_begun = False
-        try:
-            async with aclosing(_streamed_once(ctx, stage, method, request)) as pieces:
-                async for piece in pieces:
-                    has_begun = True
-                    yield piece
-            return
-        except StageUnavailable as error:
-            if has_begun:
-                raise
-            request = await _to_send_again(ctx, stage, request, error, attempts)
-
-
-async def _to_send_again(
-    ctx: RequestContext,
-    stage: Stage | PipelineName,
-    request: Message,
-    error: StageUnavailable,
-    attempts: int,
-) -> Message:
-    """The request with the time that is left, after a pause; raises the error when it is not sent again.
-
-    A stage's replica may say of itself that its engine is dead. A graph says so only of a stage, whose
-    calls it has made again by itself.
-    """
-    says_so_itself = isinstance(stage, Stage) and isinstance(error, RayTaskError)
-    pause_s = _retries.pause_s(attempts) if says_so_itself or _is_lost(error.__cause__) else None
-    if pause_s is None or pause_s >= ctx.remaining_s():
-        raise error
-    _logger.warning("request %s: %s; asking another replica", ctx.request_id, error.message)
-    await asyncio.sleep(pause_s)
-    return request.sent_again(ctx)
-
-
-async def _called_once(
-    ctx: RequestContext, stage: Stage, method: DeploymentHandle[Any], request: Message
-) -> Any:
-    started_s = time.monotonic()
-    with _translated(stage):
-        ctx.require_time(stage, _paces[stage].least_s())
-        async with asyncio.timeout(ctx.remaining_s()):
-            response: Any = method.remote(request)
-            try:
-                with _taken_in_time(stage, response):
-                    reply = await response
-            except asyncio.CancelledError:  # Ray would let the call run on
-                response.cancel()
-                raise
-    _paces[stage].observe(time.monotonic() - started_s)
-    return reply
-
-
-async def _streamed_once(
-    ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: Message
-) -> AsyncGenerator[Any]:
-    started_s, is_finished = time.monotonic(), False
-    ctx.require_time(stage, _paces[stage].least_s())
-    pieces: Any = method.options(stream=True).remote(request)
-    try:
-        with _taken_in_time(stage, pieces) as taken:
-            while True:
-                with _translated(stage):
-                    try:
-                        piece = await asyncio.wait_for(anext(pieces), max(0.0, ctx.remaining_s()))
-                    except StopAsyncIteration:
-                        is_finished = True
-                        _paces[stage].observe(time.monotonic() - started_s)
-                        return
-                taken.cancel()
-                yield piece
-    finally:  # the reader left early, or time is up: stop the work behind the stream
-        if not is_finished:
-            pieces.cancel()
-
-
-@contextmanager
-def _taken_in_time(stage: Stage | PipelineName, response: Any) -> Iterator[asyncio.TimerHandle]:
-    """Give up a call that no replica takes within the hold, and say so: one may be starting for long.
-
-    A call that waits like this is what starts the first replica of a deployment at zero.
-    """
-    given_up = False
-
-    def give_up() -> None:
-        nonlocal given_up
-        # Serve has no public word for "taken"; a replica in this process has taken it at once
-        taken = getattr(response, "_replica_result_future", None)
-        if taken is not None and not taken.done():
-            given_up = True
-            response.cancel()
-
-    timer = asyncio.get_running_loop().call_later(_HOLD_S, give_up)
-    try:
-        yield timer
-    except (asyncio.CancelledError, StageUnavailable):
-        task = asyncio.current_task()
-        if not given_up or (task is not None and task.cancelling()):
-            raise
-        raise StageUnavailable(
-            f"no replica of {stage} took the request within {_HOLD_S:g} s: it may just be starting, "
-            "try again later"
-        ) from None
-    finally:
-        timer.cancel()
-
-
-def _is_lost(cause: BaseException | None) -> bool:
-    return isinstance(cause, (*_LOST, asyncio.CancelledError))
-
-
-@contextmanager
-def _translated(stage: Stage | PipelineName) -> Iterator[None]:
-    try:
-        yield
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        # nobody cancelled us: the replica or its node went away under the call
-        raise StageUnavailable(f"{stage} was cancelled by its replica") from error
-    except TimeoutError as error:
-        raise StageTimedOut(f"{stage} did not finish before the deadline") from error
-    except BackPressureError as error:
-        raise Overloaded(f"too many requests are waiting for {stage}: try again later") from error
-    except _LOST as error:
-        raise StageUnavailable(f"{stage} has no live replica at the moment") from error

@@ -50,7 +50,7 @@ def files_with(pattern: str) -> set[str]:
 @pytest.mark.parametrize(
     ("pattern", "only"),
     [
-        (r"\.remote\(", {"deployments/clients.py", "deployments/shared_actors.py"}),
+        (r"\.remote\(", {"deployments/calls.py", "deployments/shared_actors.py"}),
         (r"\.bind\(\*?\w", {"deployments/app.py", "deployments/local.py"}),
         # the MediaWiki client reads the statuses of others
         (r"HTTPStatus", {"deployments/api/errors.py", "deployments/backends/wikipedia/retry.py"}),

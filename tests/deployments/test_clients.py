@@ -14,7 +14,7 @@ from crag_core.context import RequestContext
 from crag_core.errors import EvaluationFailed, Overloaded, StageTimedOut, StageUnavailable
 from crag_core.protocols import Ask
 from crag_core.types import Completion, PipelineName, Prompt, Question, Sampling
-from deployments import clients
+from deployments import calls
 from deployments.clients import GeneratorClient, PipelineClient, RetrieverClient
 from deployments.messages import Message
 from deployments.retries import RetryBudget
@@ -110,7 +110,7 @@ def of_replica(error: Exception) -> Exception:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_retries", RetryBudget())
+    monkeypatch.setattr(calls, "_retries", RetryBudget())
     monkeypatch.setattr("deployments.retries._FIRST_PAUSE_S", 0.001)
 
 
@@ -196,7 +196,7 @@ async def test_a_lost_graph_is_asked_again() -> None:
 async def test_a_call_that_no_replica_takes_is_given_up_after_the_hold(
     call: Callable[[FakeMethod], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "_HOLD_S", 0.05)
+    monkeypatch.setattr(calls, "_HOLD_S", 0.05)
     method = FakeMethod([lambda: "never"], is_taken=False)
     with pytest.raises(StageUnavailable, match="may just be starting"):
         await call(method)
@@ -206,7 +206,7 @@ async def test_a_call_that_no_replica_takes_is_given_up_after_the_hold(
 async def test_the_hold_does_not_limit_a_call_that_a_replica_has_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(clients, "_HOLD_S", 0.0)
+    monkeypatch.setattr(calls, "_HOLD_S", 0.0)
 
     class Slow(FakeResponse):
         def __await__(self) -> Any:
