@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 _WEIGHT_OF_NEW = 0.1
 _WARM_OBSERVATIONS = 8
+_MOST_TIMES = 4.0
+"""A request that took longer than so many times the others counts as that: one client that reads its
+answer slowly must not make the stage look slow."""
 
 
 @dataclass(slots=True)
@@ -16,6 +19,8 @@ class _Level:
 
     def observe(self, seconds: float) -> None:
         self.observations += 1
+        if self.observations > _WARM_OBSERVATIONS:
+            seconds = min(seconds, _MOST_TIMES * self.seconds)
         weight = max(_WEIGHT_OF_NEW, 1 / self.observations)
         self.seconds += weight * (seconds - self.seconds)
 
