@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from deployments.admission.latency_curve import LatencyCurve
@@ -30,7 +32,7 @@ def test_more_work_never_takes_less_nor_twice_of_it_more_than_twice_as_long() ->
     curve = seen({1: 1.0, 2: 5.0, 4: 0.1, 8: 100.0})
     times_s = [curve.seconds(load) for load in (1, 2, 4, 8)]
     assert times_s == sorted(times_s)
-    assert all(later <= 2 * earlier for earlier, later in zip(times_s, times_s[1:], strict=False))
+    assert all(later <= 2 * earlier for earlier, later in itertools.pairwise(times_s))
 
 
 def test_a_replica_more_is_noticed_though_the_high_loads_are_no_longer_reached() -> None:
