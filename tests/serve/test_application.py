@@ -156,6 +156,33 @@ def test_poisoned_passages_leave_their_neighbours_alone(client: httpx.Client) ->
     assert scores(good + bad)[: len(good)] == pytest.approx(alone, abs=1e-5)
 
 
+def test_an_explanation_adds_up_to_the_score_and_is_remembered(client: httpx.Client) -> None:
+    question = "What is Henry Feilden's occupation?"
+    passage = "Henry Master Feilden was an English Conservative Party politician."
+    found = client.post("/v1/explain", json={"question": question, "passage": passage}).json()
+    added = found["base_value"] + sum(token["value"] for token in found["tokens"])
+    assert added == pytest.approx(found["score"], abs=1e-4)
+    (ranked,) = client.post("/v1/rerank", json={"query": question, "documents": [passage]}).json()[
+        "results"
+    ]
+    assert ranked["relevance_score"] == pytest.approx(found["score"], abs=1e-5)
+    names = next(each for each in found["classes"] if each["name"] == "entity_in_both")
+    assert names["value"] > 0
+    assert client.post("/v1/explain", json={"question": question, "passage": passage}).json() == found
+
+
+def test_an_explanation_ends_with_its_deadline_and_answers_go_on(client: httpx.Client) -> None:
+    body = {
+        "question": "Who was born in the north?",
+        "passage": " ".join(f"Somebody number {number} was born there." for number in range(100)),
+        "max_evaluations": 4_096,
+        "timeout_s": 0.2,
+    }
+    late = client.post("/v1/explain", json=body)
+    assert (late.status_code, late.json()["error"]["code"]) == (504, "stage_timed_out")
+    assert client.post("/v1/answer", json={"question": "Who wrote Dracula?"}).status_code == 200
+
+
 def test_equal_questions_get_equal_answers(client: httpx.Client) -> None:
     body = {"question": "What sport does Michael Jordan play?"}
     first, second = (client.post("/v1/answer", json=body).json() for _ in range(2))
