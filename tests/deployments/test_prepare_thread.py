@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from crag_core.context import Lane
 from crag_core.errors import EvaluationFailed, StageUnavailable
 from crag_core.types import Passage
 from deployments.backends.batching.pair_scorer import PreparedPair
@@ -53,6 +54,24 @@ async def test_what_arrives_while_the_thread_is_busy_is_prepared_in_order() -> N
     thread.close()
     assert tokenizer.questions == [f"q{i}" for i in range(200)]
     assert prepared == [[PreparedPair((f"q{i}", "p"), 1, None)] for i in range(200)]
+
+
+async def test_more_urgent_lanes_are_prepared_first() -> None:
+    tokenizer = FakeTokenizer()
+    thread = PrepareThread()
+    first = await started(tokenizer, thread, "first")
+    lanes = [Lane.EXPLAIN, Lane.EXPLAIN, Lane.BATCH, Lane.INTERACTIVE]
+    others = [
+        asyncio.create_task(
+            thread.prepare(partial(tokenizer.prepare, f"{lane} {place}"), [Passage("p")], lane)
+        )
+        for place, lane in enumerate(lanes)
+    ]
+    await asyncio.sleep(0)
+    tokenizer.gate.set()
+    await asyncio.gather(first, *others)
+    thread.close()
+    assert tokenizer.questions == ["first", "interactive 3", "batch 2", "explain 0", "explain 1"]
 
 
 async def test_nothing_is_prepared_for_a_caller_that_has_left() -> None:

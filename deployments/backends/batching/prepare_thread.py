@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from crag_core.context import Lane
 from crag_core.errors import CragError, EvaluationFailed, StageUnavailable
 from deployments.backends.batching.pair_scorer import PreparedPair
 
@@ -32,17 +33,19 @@ class PrepareThread:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare")
-        self._orders: deque[_Order] = deque()
+        self._lanes: dict[Lane, deque[_Order]] = {lane: deque() for lane in Lane}
         self._is_busy = False
         self._is_closed = False
 
-    async def prepare(self, prepare: Prepare[Item], items: Sequence[Item]) -> Prepared:
-        """One entry per item, in order, as `prepare` makes them.
+    async def prepare(
+        self, prepare: Prepare[Item], items: Sequence[Item], lane: Lane = Lane.INTERACTIVE
+    ) -> Prepared:
+        """One entry per item, in order, as `prepare` makes them; more urgent lanes go first.
 
         Raises the scorer's own CragError, else EvaluationFailed, and StageUnavailable once closed.
         """
         order = _Order(prepare, items, asyncio.get_running_loop().create_future())
-        self._orders.append(order)
+        self._lanes[lane].append(order)
         self._start()
         return await order.prepared
 
@@ -53,22 +56,31 @@ class PrepareThread:
         self._executor.shutdown(wait=False)
 
     def _start(self) -> None:
-        """Hand the next orders to the thread, if it is free; first come, first served."""
+        """Hand the next orders to the thread, if it is free; in a lane, first come, first served."""
         if self._is_closed:
-            for order in self._orders:
-                _settle(order, StageUnavailable("the retrieval evaluator is shutting down"))
-            self._orders.clear()
-        chosen: list[_Order] = []
-        room = _ITEMS_AT_ONCE
-        while self._orders and not self._is_busy and room > 0:
-            order = self._orders.popleft()
-            if not order.prepared.done():  # else its caller has left
-                chosen.append(order)
-                room -= len(order.items)
+            for waiting in self._lanes.values():
+                for order in waiting:
+                    _settle(order, StageUnavailable("the retrieval evaluator is shutting down"))
+                waiting.clear()
+        chosen = [] if self._is_busy else self._next()
         if chosen:
             self._is_busy = True
             done = asyncio.get_running_loop().run_in_executor(self._executor, _prepare_all, chosen)
             done.add_done_callback(lambda done: self._finish(chosen, done.result()))
+
+    def _next(self) -> list[_Order]:
+        """Orders of the most urgent lane that has any."""
+        chosen: list[_Order] = []
+        room = _ITEMS_AT_ONCE
+        for waiting in self._lanes.values():
+            while waiting and room > 0:
+                order = waiting.popleft()
+                if not order.prepared.done():  # else its caller has left
+                    chosen.append(order)
+                    room -= len(order.items)
+            if chosen:
+                break
+        return chosen
 
     def _finish(self, orders: Sequence[_Order], outcomes: Sequence[Prepared | CragError]) -> None:
         self._is_busy = False

@@ -131,7 +131,8 @@ class TokenBatcher:
         self, caller: Caller, prepare: Prepare[Item], items: Sequence[Item], start: int
     ) -> None:
         """Prepare a chunk of pairs while earlier ones are scored, then let the caller wait for it."""
-        pairs = await self._preparing.prepare(prepare, items[start : start + _CHUNK_PAIRS])
+        chunk_items = items[start : start + _CHUNK_PAIRS]
+        pairs = await self._preparing.prepare(prepare, chunk_items, caller.lane)
         room = _BATCHES_AHEAD * self._settings.max_tokens_per_batch
         await caller.until(lambda: caller.load.tokens < room)
         if self._is_stopped:
