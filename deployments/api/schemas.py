@@ -81,7 +81,10 @@ class AskFields(RequestModel):
         None,
         description="Seconds the answer may take; the smaller of this and the header counts.",
     )
-    lane: Literal["interactive", "batch"] = Field("interactive", description="How urgent it is.")
+    lane: Literal["interactive", "batch"] = Field(
+        "interactive",
+        description="How urgent it is: `batch` waits behind `interactive`, and is refused first.",
+    )
     trace: bool = Field(True, description="Whether the response holds the trace.")
 
     @field_validator("choices")
@@ -123,7 +126,9 @@ class AnswerDetails(BaseModel):
     pipeline: PipelineName
     action: Action | None = Field(description="What the action trigger decided; null without one.")
     evidence_quality: EvidenceQuality
-    degraded: tuple[Degradation, ...] = Field(description="What was given up, and why.")
+    degraded: tuple[Degradation, ...] = Field(
+        description="What was given up, and why: for want of time, of evidence, or of a source."
+    )
     citations: tuple[Citation, ...] = Field(
         description="The evidence in the prompt; start and end are code points of the document's text."
     )

@@ -277,9 +277,27 @@ def test_hang_ups_leave_the_server_as_it_was(client: httpx.Client, url: str) -> 
     assert answer.status_code == 200
     assert time.monotonic() - started < 30
     deadline = time.monotonic() + 30
-    while 'outcome="client_gone"' not in (page := client.get("/metrics").text):
+    while 'outcome="client_gone"' not in (page := client.get("/metrics").text) or in_flight(page):
         assert time.monotonic() < deadline, page
         time.sleep(1)
+
+
+def in_flight(page: str) -> set[str]:
+    """Gauges of work in flight that are not at zero, or not there."""
+    gauges = {
+        "ray_crag_admitted_requests",
+        "ray_crag_generator_in_flight",
+        "ray_crag_evaluator_waiting_pairs",
+    }
+    shown = {name: value for name, _, value in map(parted, page.splitlines()) if name in gauges}
+    return {name for name in gauges if shown.get(name) != "0.0"}
+
+
+def parted(line: str) -> tuple[str, str, str]:
+    """Name, labels and value of a sample."""
+    sample, _, value = line.rpartition(" ")
+    name, _, labels = sample.partition("{")
+    return name, labels, value
 
 
 def test_metrics_of_every_process_stand_on_one_page(client: httpx.Client) -> None:
