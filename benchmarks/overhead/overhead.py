@@ -6,7 +6,6 @@ the clock.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ import aiohttp
 import typer
 from rich.console import Console
 
+from benchmarks.published import Published
 from benchmarks.report import table
 from benchmarks.served_application import read_config, served
 from benchmarks.server_process import ServerProcess
@@ -59,6 +59,7 @@ def overhead(
     concurrency: Annotated[int, typer.Option(help="Questions at a time.", min=1, max=256)] = 16,
     repeats: Annotated[int, typer.Option(help="Interleaved rounds of each mode.", min=1)] = 2,
     only: Annotated[str | None, typer.Option(help="One mode alone, by its name.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for JSON and Markdown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
 ) -> None:
     """Measure the CPU time that ingress, graph and five stages cost a question, by Ray's modes."""
@@ -72,7 +73,8 @@ def overhead(
             with served(content, MODES[mode]) as server:
                 rounds.append(asyncio.run(_measured(mode, server, questions, concurrency)))
             err.print(f"{mode}: {rounds[-1].cpu_ms_per_question:.2f} CPU-ms per question")
-    print(json.dumps([asdict(r) for r in rounds], indent=1) if as_json else markdown(rounds))
+    found = {"rounds": [asdict(r) for r in rounds]}
+    Published("overhead", found, markdown(rounds)).show(as_json=as_json, out=out)
 
 
 def markdown(rounds: list[Round]) -> str:

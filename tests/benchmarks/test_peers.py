@@ -192,12 +192,6 @@ def test_a_peers_environment_has_its_package_and_the_projects(
         packed.writestr("a_peer.py", "import pydantic, benchmarks; print('both')\n")
         for name, content in described.items():
             packed.writestr(f"a_peer-1.dist-info/{name}", content)
-        packed.writestr(
-            "a_peer-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: a-peer\nVersion: 1\n"
-        )
-        packed.writestr(
-            "a_peer-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
     python = peer_python("a-peer", str(wheel))
     run = subprocess.run([python, "-m", "a_peer"], capture_output=True, text=True, check=True, cwd=ROOT)
     assert run.stdout == "both\n" and Path(python).is_relative_to(tmp_path)
