@@ -40,6 +40,8 @@ def served(config: Config, env: Mapping[str, str] | None = None) -> Iterator[Ser
             "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": folder,
             "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{folder}/server-state",
             **{name: str(free_port()) for name in _HAPROXY_PORTS},
+            # Ray has its workers yield to everybody else; what they are compared with does not
+            "RAY_worker_niceness": "0",
         }
         command = [sys.executable, "-m", "deployments.cli", "serve", str(file)]
         with running(command, port, "/readyz", env={**own, **(env or {})}) as server:

@@ -23,7 +23,6 @@ def main(model: str, port: str) -> None:
         dtype="float32",
         bettertransformer=False,
         trust_remote_code=False,
-        lengths_via_tokenize=True,
         model_warmup=False,  # the contest has a warm-up of its own
     )
     app = create_server(engine_args_list=[engine])
