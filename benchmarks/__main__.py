@@ -1,5 +1,6 @@
 """`python -m benchmarks`."""
 
+import signal
 import sys
 from importlib import import_module
 
@@ -41,6 +42,8 @@ def benchmarks() -> None:
 
 def main() -> None:
     """Run the command asked for; PyTorch and Ray are loaded for those alone that need them."""
+    # SIGTERM ends as Ctrl-C does, so that what a benchmark has started is stopped with it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     for name in [asked] if asked in COMMANDS else COMMANDS:
         app.command()(getattr(import_module(COMMANDS[name]), name.replace("-", "_")))
