@@ -54,7 +54,8 @@ class Prompted:
 def prompted(config: Config, asked: Sequence[Asked]) -> list[Prompted]:
     """The questions with the prompts that the served graph sends to its generator."""
     settings = AppSettings.model_validate(config["applications"][0]["args"])
-    return [Prompted(one, asyncio.run(_prompt(settings, one))) for one in asked]
+    counter = ChatTemplate(settings.generator.model, settings.generator.revision)
+    return [Prompted(one, asyncio.run(_prompt(settings, counter, one))) for one in asked]
 
 
 @contextmanager
@@ -103,9 +104,8 @@ class _Recorder:
         yield Completion("", "stop", TokenUsage())
 
 
-async def _prompt(settings: AppSettings, asked: Asked) -> Prompt:
+async def _prompt(settings: AppSettings, counter: ChatTemplate, asked: Asked) -> Prompt:
     recorder = _Recorder()
-    counter = ChatTemplate(settings.generator.model, settings.generator.revision)
     here: Hosting = InProcess()
     searcher = here.bound(instant_stages.Searcher, None)
     crag = Crag(
