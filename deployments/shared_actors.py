@@ -43,6 +43,13 @@ class SharedActor:
         self._name, self._class, self._arguments = name, actor_class, arguments
         self._connecting: asyncio.Future[Any] | None = None
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """How to find the actor travels; a connection, begun or made, does not.
+
+        Serve pickles what a replica was made of once more after it has begun, to look for handles.
+        """
+        return SharedActor, (self._name, self._class, *self._arguments)
+
     async def ask(self, method: str, *messages: object) -> Any:
         """The reply of one of its methods; raises ActorLost."""
         try:
