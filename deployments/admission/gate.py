@@ -18,6 +18,7 @@ from deployments.admission.patience import Patience
 from deployments.settings import AdmissionSettings
 
 _TOLERANCE = 0.25
+"""A request may always wait for so much of its own time."""
 _NO_WAIT_S = 0.1
 """Nobody is turned away for so short a wait."""
 _LEAST_PATIENCE_S = 0.5
@@ -231,7 +232,7 @@ class Gate:
     def _show(self) -> None:
         total = Load.total([self._own, self._others.load])
         waits_s = {
-            stage: curve.seconds(total.demand.get(stage, 0.0))
+            stage: curve.seconds(total.demand.get(stage, 0.0)) - curve.seconds(0.0)
             for stage, curve in self._curves.items()
             if curve.is_known
         }

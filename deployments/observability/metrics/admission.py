@@ -1,5 +1,7 @@
 """Admission: who was turned away and why, and how long the queue in the cluster is."""
 
+from crag_core.types import Stage
+from deployments.admission.demand import SERVING
 from deployments.admission.gate import Refusal
 from deployments.observability.declaring import (
     Across,
@@ -13,9 +15,10 @@ from deployments.observability.declaring import (
     Severity,
     Unit,
 )
-from deployments.observability.metrics.labels import LANE, STAGE
+from deployments.observability.metrics.labels import LANE
 
 _WHY = Label.of("why", Refusal)
+_QUEUE = Label.of("stage", (*Stage, SERVING))
 
 REFUSED = Counter(
     name="crag_refused",
@@ -53,7 +56,7 @@ PREDICTED_WAIT_SECONDS = Gauge(
     name="crag_predicted_wait_seconds",
     help="Predicted wait of a new request for a stage behind what is admitted.",
     unit=Unit.SECONDS,
-    labels=(STAGE,),
+    labels=(_QUEUE,),
     across=Across.MAX,
     panel=Panel(Dashboard.OVERVIEW, "Predicted wait", by=("stage",)),
 )
