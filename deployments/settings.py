@@ -442,7 +442,10 @@ class AdmissionSettings(Settings):
         description="A request is refused when its predicted time exceeds this share of what it has.",
     )
     max_in_flight: int = Field(
-        1_000, ge=1, description="Requests in the cluster at most, also while nothing is learned yet."
+        800,
+        ge=1,
+        description="Requests in the cluster at most, also while nothing is learned yet; less than all "
+        "ingresses' `max_ongoing_requests`, or a refusal would have to queue.",
     )
     max_retry_after_s: float = Field(60.0, ge=1, description="Longest Retry-After.")
     requests_per_minute: int | None = Field(

@@ -63,6 +63,16 @@ def test_the_default_deadline_fits_below_the_proxys(path: Path) -> None:
     assert proxy_s is not None and app_settings(config).api.max_timeout_s < proxy_s
 
 
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_refusal_finds_a_free_place_in_an_ingress(path: Path) -> None:
+    """What waits in front of the ingresses is known to nobody, and refused by nobody."""
+    config = load_config(path)
+    (ingress,) = (d for d in config.applications[0].deployments if d.name == "Ingress")
+    scaling = ingress.autoscaling_config
+    replicas = scaling["min_replicas"] if isinstance(scaling, dict) else ingress.num_replicas
+    assert app_settings(config).admission.max_in_flight < ingress.max_ongoing_requests * replicas
+
+
 def test_a_misspelt_setting_is_named() -> None:
     args = args_of(ROOT / "configs/embedded.yaml")
     args["generator"]["modell"] = args["generator"].pop("model")
