@@ -112,7 +112,7 @@ bench-gpu: $(INSTALLED) ## The evaluator's engine on a GPU.
 
 # --- maintain ------------------------------------------------------------------------------------
 
-.PHONY: lock docs clean
+.PHONY: lock docs dashboards clean
 lock: ## Resolve requirements/cpu.lock anew (needs uv).
 	uv pip compile pyproject.toml requirements/setup.in --extra cpu --extra dev --extra train \
 	  --override requirements/overrides.txt --constraint requirements/torch-cpu.lock \
@@ -120,9 +120,12 @@ lock: ## Resolve requirements/cpu.lock anew (needs uv).
 	  --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-package torch \
 	  --no-header --no-annotate --output-file requirements/cpu.lock
 
-docs: $(INSTALLED) ## Regenerate docs/api.md from the OpenAPI document.
+docs: dashboards ## Regenerate docs/api.md from the OpenAPI document, docs/metrics.md from the registry.
 	$(BIN)/python -m deployments.api.document > docs/api.md.partial
 	mv docs/api.md.partial docs/api.md
+
+dashboards: $(INSTALLED) ## Regenerate Grafana's dashboards, Prometheus' rules and docs/metrics.md.
+	$(BIN)/python -m deployments.observability.generate
 
 .PHONY: kuberay
 kuberay: $(INSTALLED) ## Copy serve_config.yaml into the RayService.

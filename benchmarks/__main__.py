@@ -15,6 +15,7 @@ COMMANDS = {
     "overhead": "benchmarks.overhead.overhead",
     "overload": "benchmarks.overload.command",
     "cancellation": "benchmarks.cancellation.command",
+    "metrics-cost": "benchmarks.metrics_cost",
     "drill": "benchmarks.drill.command",
     "tail": "benchmarks.load.tail",
     "peers": "benchmarks.peers.command",

@@ -373,7 +373,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A finished answer; the same object whether it was streamed or not."""
+    """A finished answer; the same object whether it was streamed or not.
+
+    `record` is its decision record as JSON, where the application keeps them.
+    """
 
     text: str
     pipeline: PipelineName
@@ -384,3 +387,4 @@ class Answer:
     usage: Usage
     trace: Trace
     finish_reason: str
+    record: bytes | None = None

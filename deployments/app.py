@@ -30,12 +30,15 @@ from deployments.explain_graph import ExplainGraph
 from deployments.generator import Generator
 from deployments.hop_reader import HopReader
 from deployments.ingress import Ingress
+from deployments.observability.process import observed
 from deployments.readiness import CompactStages
+from deployments.records.kept import Records
+from deployments.records.store import RecordStore
 from deployments.retriever import Retriever
 from deployments.search_budget import SearchBudgetActor
 from deployments.searcher import Searcher
-from deployments.settings import AppSettings, MediaWikiSettings
-from deployments.shared_actors import LoadBoardClient, SearchBudgetClient
+from deployments.settings import AppSettings, MediaWikiSettings, ObservabilitySettings, RecordSettings
+from deployments.shared_actors import LoadBoardClient, RecordStoreClient, SearchBudgetClient
 
 MEDIAWIKI_TOKEN = "CRAG_MEDIAWIKI_TOKEN"
 """The environment variable with the operator's OAuth token for the wiki; it may be absent."""
@@ -71,13 +74,21 @@ class Hosting(Protocol):
         """Where the ingresses tell each other what they have let in; none where there is one."""
         ...
 
+    def records(self, settings: RecordSettings) -> Records:
+        """Where decision records are kept."""
+        ...
 
+
+@dataclass(frozen=True, slots=True)
 class RayServe:
     """Every class is a deployment, and all searchers of a cluster share one budget."""
 
+    observability: ObservabilitySettings
+
     def bound(self, replica: type, *arguments: Any) -> Any:
         """A deployment of the class, which stands for its handle in whatever it is bound to."""
-        served = _with_http(replica) if replica is Ingress else replica
+        seen = observed(replica, self.observability)
+        served = _with_http(seen) if replica is Ingress else seen
         return serve.deployment(name=replica.__name__)(served).bind(*arguments)
 
     def search_budget(self, settings: MediaWikiSettings) -> SearchBudget:
@@ -87,6 +98,10 @@ class RayServe:
     def load_board(self) -> Board:
         """The board in the application's actor."""
         return LoadBoardClient(LoadBoard)
+
+    def records(self, settings: RecordSettings) -> Records:
+        """The store in the application's actor."""
+        return RecordStoreClient(RecordStore, settings)
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -101,8 +116,9 @@ def build_app(args: dict[str, Any]) -> Application:
 
 def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None) -> Any:
     """Every deployment once, leaves first; what stands for the ingress where they are hosted."""
-    hosting = hosting or RayServe()
+    hosting = hosting or RayServe(settings.observability)
     bound = hosting.bound
+    keeps_records = settings.observability.records.max_answers > 0
     retriever = RetrieverClient(bound(leaves.retriever, settings.retriever))
     evaluator = EvaluatorClient(bound(leaves.evaluator, settings.evaluator))
     explainer = settings.explain and ExplainClient(bound(ExplainGraph, evaluator, settings.explain))
@@ -112,7 +128,14 @@ def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None)
     searchers = [SearcherClient(searcher, source) for source in settings.searcher.sources]
     generator = GeneratorClient(bound(leaves.generator, settings.generator, evaluator))
     graph = bound(
-        CragGraph, retriever, evaluator, searchers, generator, settings.crag, settings.generator
+        CragGraph,
+        retriever,
+        evaluator,
+        searchers,
+        generator,
+        settings.crag,
+        settings.generator,
+        settings.observability.records,
     )
     pipelines = {
         name: PipelineClient(graph, name)
@@ -144,6 +167,8 @@ def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None)
         compact,
         secret(API_KEYS),
         explainer,
+        settings.observability,
+        hosting.records(settings.observability.records) if keeps_records else None,
     )
 
 

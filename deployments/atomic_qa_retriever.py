@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from crag_core.compact.types import ScoredPair
 from crag_core.types import Stage
 from deployments.messages import RetrievePairsRequest
+from deployments.observability.stage_times import working
 from deployments.settings import AtomicQASettings
 
 
@@ -22,10 +23,12 @@ class AtomicQARetriever:
 
     async def retrieve_pairs(self, request: RetrievePairsRequest) -> Sequence[Sequence[ScoredPair]]:
         """Pairs for each query, best first; expired work is refused."""
-        request.context.localize().require_time(Stage.RETRIEVE_PAIRS)
-        return await self._index.search(
-            request.queries,
-            limit=request.limit,
-            candidates=self._settings.candidates,
-            rrf_k=self._settings.rrf_k,
-        )
+        ctx = request.context.localize()
+        ctx.require_time(Stage.RETRIEVE_PAIRS)
+        with working(ctx, Stage.RETRIEVE_PAIRS):
+            return await self._index.search(
+                request.queries,
+                limit=request.limit,
+                candidates=self._settings.candidates,
+                rrf_k=self._settings.rrf_k,
+            )

@@ -29,6 +29,7 @@ from crag_core.errors import Overloaded, StageTimedOut, StageUnavailable
 from crag_core.pace import Pace
 from crag_core.types import PipelineName, Stage
 from deployments.messages import Message
+from deployments.observability.stage_times import calling
 from deployments.retries import RetryBudget
 
 _logger = logging.getLogger(__name__)
@@ -58,7 +59,8 @@ async def call(
     _retries.called()
     for attempts in itertools.count(1):
         try:
-            return await _called_once(ctx, stage, method, request)
+            with calling(stage):
+                return await _called_once(ctx, stage, method, request)
         except StageUnavailable as error:
             request = await _to_send_again(ctx, stage, request, error, attempts)
 
@@ -71,10 +73,12 @@ async def stream(
     for attempts in itertools.count(1):
         has_begun = False
         try:
-            async with aclosing(_streamed_once(ctx, stage, method, request)) as pieces:
-                async for piece in pieces:
-                    has_begun = True
-                    yield piece
+            with calling(stage) as called:
+                async with aclosing(_streamed_once(ctx, stage, method, request)) as pieces:
+                    async for piece in pieces:
+                        has_begun = True
+                        called.is_whole = getattr(piece, "finish_reason", None) is not None
+                        yield piece
             return
         except StageUnavailable as error:
             if has_begun:

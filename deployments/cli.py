@@ -23,6 +23,7 @@ from deployments.compact_commands import compact
 from deployments.config_commands import config
 from deployments.explain_commands import explain
 from deployments.key_commands import key
+from deployments.replay_command import replay
 from deployments.settings import PageText, Pooling
 from deployments.terminal import (
     JsonFlag,
@@ -54,6 +55,7 @@ app.add_typer(config, name="config")
 app.command()(quality)
 app.command()(load)
 app.command()(drill)
+app.command()(replay)
 
 Files = Annotated[
     list[Path], typer.Argument(help="JSON lines; .gz or .bz2.", exists=True, dir_okay=False)

@@ -14,6 +14,8 @@ from crag_core.protocols import Generator, Retriever
 from crag_core.settings import CragSettings
 from crag_core.types import Answer, PipelineName
 from deployments.messages import PipelineRequest
+from deployments.observability.stage_times import working
+from deployments.observability.tracing import stages_as_spans
 from deployments.settings import GeneratorSettings
 
 
@@ -48,6 +50,9 @@ class CompactGraph:
             raise PipelineNotConfigured(f"pipeline {request.pipeline} is not served by this graph")
         ctx = request.context.localize()
         ctx.require_time(request.pipeline)
-        async with aclosing(self._compact.stream(ctx, request.ask)) as pieces:
-            async for piece in pieces:
-                yield piece
+        with working(ctx, request.pipeline) as work:
+            async with aclosing(self._compact.stream(work.ctx, request.ask)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Answer):
+                        stages_as_spans(work.ctx, piece)
+                    yield piece

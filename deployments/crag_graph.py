@@ -11,7 +11,11 @@ from crag_core.protocols import Evaluator, Generator, Pipeline, Retriever, Searc
 from crag_core.settings import CragSettings
 from crag_core.types import Answer, PipelineName
 from deployments.messages import PipelineRequest
-from deployments.settings import GeneratorSettings
+from deployments.observability.stage_times import working
+from deployments.observability.tracing import stages_as_spans
+from deployments.records.record import Models
+from deployments.records.tape import Tape
+from deployments.settings import GeneratorSettings, RecordSettings
 
 
 class CragGraph:
@@ -25,6 +29,7 @@ class CragGraph:
         generator: Generator,
         settings: CragSettings,
         generator_settings: GeneratorSettings,
+        records: RecordSettings,
     ) -> None:
         """Takes clients of the four stages; the generator's own tokenizer counts the prompt."""
         # imported here: the node that builds the application need not load what only a replica uses
@@ -32,6 +37,8 @@ class CragGraph:
 
         counter = ChatTemplate(generator_settings.model, generator_settings.revision)
         writer = AnswerWriter(generator, counter)
+        self._is_recording, self._settings = records.max_answers > 0, settings
+        self._models = Models(generator_settings.model, generator_settings.revision, None)
         self._pipelines: dict[PipelineName, Pipeline] = {
             PipelineName.CRAG: Crag(retriever, evaluator, searchers, writer, settings),
             PipelineName.RAG: Rag(retriever, writer, settings),
@@ -45,6 +52,14 @@ class CragGraph:
         pipeline = self._pipelines.get(request.pipeline)
         if pipeline is None:
             raise PipelineNotConfigured(f"pipeline {request.pipeline} is not served by this graph")
-        async with aclosing(pipeline.stream(ctx, request.ask)) as pieces:
-            async for piece in pieces:
-                yield piece
+        tape = Tape() if self._is_recording else None
+        if tape is not None:
+            pipeline = tape.around(pipeline)
+        with working(ctx, request.pipeline) as work:
+            async with aclosing(pipeline.stream(work.ctx, request.ask)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Answer):
+                        stages_as_spans(work.ctx, piece)
+                        if tape is not None:
+                            piece = tape.recorded(request.ask, self._settings, self._models, piece)
+                    yield piece

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from crag_core.context import Lane
 from crag_core.explaining import InputPieces
 from crag_core.protocols import Evaluation
-from crag_core.types import Score
+from crag_core.types import Score, Stage
 from deployments.messages import EvaluateRequest, MaskedRequest, PiecesRequest
 from deployments.observability.evaluator_metrics import export_batching
 from deployments.observability.meter import meter
+from deployments.observability.stage_times import working
 from deployments.settings import EvaluatorSettings
 
 _EXPORT_EVERY_S = 1.0
@@ -30,10 +31,13 @@ class Evaluator:
     async def evaluate(self, request: EvaluateRequest) -> Evaluation:
         """One entry per passage, in the order given, with the thresholds that go with them."""
         ctx = request.context.localize()
-        try:
-            return await self._evaluator.evaluate(ctx, request.question, request.passages)
-        finally:
-            self._export_metrics()
+        with working(ctx, Stage.EVALUATE) as work:
+            try:
+                evaluation = await self._evaluator.evaluate(ctx, request.question, request.passages)
+            finally:
+                self._export_metrics()
+            work.waited_s = evaluation.queue_s
+        return evaluation
 
     async def pieces(self, request: PiecesRequest) -> InputPieces:
         """What the evaluator reads of a pair, piece by piece."""

@@ -9,8 +9,10 @@ from crag_core.errors import StageTimedOut, StageUnavailable
 from crag_core.protocols import Evaluator
 from crag_core.types import Completion, Passage, Stage
 from deployments.messages import GenerateRequest
+from deployments.observability.engine_stats import engine_stat_loggers
 from deployments.observability.meter import meter
 from deployments.observability.metrics import generator as metrics
+from deployments.observability.stage_times import working
 from deployments.serve_state import end_replica
 from deployments.settings import GeneratorSettings
 
@@ -33,7 +35,7 @@ class Generator:
         # imported here: the node that builds the application need not load what only a replica uses
         from deployments.backends.vllm_engine import VllmEngine
 
-        self._engine = VllmEngine(settings)
+        self._engine = VllmEngine(settings, engine_stat_loggers())
 
         self._in_flight = 0
 
@@ -44,12 +46,13 @@ class Generator:
         written, is_finished = 0, False
         self._count(1)
         try:
-            pieces = self._engine.generate(ctx, request.prompt, request.sampling)
-            async with aclosing(until_deadline(ctx, Stage.GENERATE, pieces)) as timely:
-                async for piece in timely:
-                    written += 1
-                    is_finished = piece.finish_reason is not None
-                    yield piece
+            with working(ctx, Stage.GENERATE):
+                pieces = self._engine.generate(ctx, request.prompt, request.sampling)
+                async with aclosing(until_deadline(ctx, Stage.GENERATE, pieces)) as timely:
+                    async for piece in timely:
+                        written += 1
+                        is_finished = piece.finish_reason is not None
+                        yield piece
         except StageUnavailable:
             end_replica()  # a dead engine fails at once, so that it would draw every retry to itself
             raise

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from crag_core.compact.types import ExtractedAnswer
 from crag_core.types import Stage
 from deployments.messages import ExtractRequest, RewriteRequest
+from deployments.observability.stage_times import working
 from deployments.settings import HopReaderSettings
 
 
@@ -27,13 +28,15 @@ class HopReader:
     async def extract(self, request: ExtractRequest) -> Sequence[ExtractedAnswer | None]:
         """One answer per reading, in order; expired work is refused, also after waiting."""
         ctx = request.context.localize()
-        async with self._device:
-            ctx.require_time(Stage.EXTRACT)
-            return await asyncio.to_thread(self._models.extract, request.readings)
+        with working(ctx, Stage.EXTRACT) as work:
+            async with work.after_waiting_for(self._device):
+                ctx.require_time(Stage.EXTRACT)
+                return await asyncio.to_thread(self._models.extract, request.readings)
 
     async def rewrite(self, request: RewriteRequest) -> Sequence[str | None]:
         """One text per rewriting, in order, or `None` where there is no model for it."""
         ctx = request.context.localize()
-        async with self._device:
-            ctx.require_time(Stage.REWRITE)
-            return await asyncio.to_thread(self._models.rewrite, request.rewritings)
+        with working(ctx, Stage.REWRITE) as work:
+            async with work.after_waiting_for(self._device):
+                ctx.require_time(Stage.REWRITE)
+                return await asyncio.to_thread(self._models.rewrite, request.rewritings)

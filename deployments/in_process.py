@@ -14,7 +14,8 @@ from fastapi import FastAPI
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.app import Leaves, wired
-from deployments.settings import AppSettings, MediaWikiSettings
+from deployments.records.store import RecordStore
+from deployments.settings import AppSettings, MediaWikiSettings, RecordSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ class InProcess:
 
     def load_board(self) -> None:
         """None: one ingress has nobody to tell."""
+
+    def records(self, settings: RecordSettings) -> RecordStore:
+        """A store of its own."""
+        return RecordStore(settings)
 
     async def started(self) -> None:
         """Every replica, in the order of the wiring."""

@@ -15,17 +15,23 @@ from deployments.admission.admission import Admission
 from deployments.admission.sharing import Board, share
 from deployments.api.access import access_for
 from deployments.api.app import create_api
-from deployments.api.explain import NothingExplained
+from deployments.api.explain import NothingExplained, NothingRecorded
 from deployments.api.keys import Keys
+from deployments.api.observing import Observers
 from deployments.api.services import Services
 from deployments.observability.admission_metrics import AdmissionMetrics
 from deployments.observability.answer_metrics import AnswerMetrics
 from deployments.observability.gather import gather_metrics
+from deployments.observability.logs import RequestLog
 from deployments.observability.meter import meter
 from deployments.observability.redaction import redact_logs
+from deployments.observability.tracing import TraceRequests
 from deployments.readiness import Canary, CompactStages, probes
+from deployments.records.kept import KeptAnswers, RecordKeeper, Records
 from deployments.serve_state import Fleet, listens_outside_loopback
-from deployments.settings import AdmissionSettings, ApiSettings
+from deployments.settings import AdmissionSettings, ApiSettings, ObservabilitySettings
+
+_DEFAULT = ObservabilitySettings()
 
 
 class Ingress:
@@ -44,6 +50,8 @@ class Ingress:
         compact: CompactStages | None = None,
         given_keys: SecretStr | None = None,
         explainer: Explainer | None = None,
+        observability: ObservabilitySettings = _DEFAULT,
+        records: Records | None = None,
     ) -> None:
         """Reads the API keys; raises SettingsError when one is needed and there is none."""
         redact_logs()
@@ -59,10 +67,15 @@ class Ingress:
             search=KnowledgeSearch(searchers, evaluator, crag.searching),
             readiness=self._canary,
             metrics=gather_metrics,
-            observer=AnswerMetrics(meter()),
+            observer=Observers(
+                AnswerMetrics(meter()),
+                RequestLog(with_texts=observability.log_texts),
+                *([RecordKeeper(records)] if records else []),
+            ),
             access=access_for(settings.access, self._keys, is_outside=listens_outside_loopback()),
             admission=self._admission,
             explainer=explainer or NothingExplained(),
+            recorded=KeptAnswers(records) if records else NothingRecorded(),
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:  # Serve calls it by this name
@@ -77,4 +90,6 @@ class Ingress:
 
     def api(self) -> FastAPI:
         """The HTTP layer alone: nothing watches replicas or keys."""
-        return create_api(self._services, self._settings)
+        api = create_api(self._services, self._settings)
+        api.add_middleware(TraceRequests)
+        return api

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from crag_core.types import Document, Stage
 from deployments.messages import RetrieveRequest
+from deployments.observability.stage_times import working
 from deployments.settings import RetrieverSettings
 
 
@@ -21,10 +22,12 @@ class Retriever:
 
     async def retrieve(self, request: RetrieveRequest) -> Sequence[Document]:
         """Documents, best first; expired work is refused."""
-        request.context.localize().require_time(Stage.RETRIEVE)
-        return await self._index.search(
-            request.query,
-            limit=request.limit,
-            candidates=self._settings.candidates,
-            rrf_k=self._settings.rrf_k,
-        )
+        ctx = request.context.localize()
+        ctx.require_time(Stage.RETRIEVE)
+        with working(ctx, Stage.RETRIEVE):
+            return await self._index.search(
+                request.query,
+                limit=request.limit,
+                candidates=self._settings.candidates,
+                rrf_k=self._settings.rrf_k,
+            )

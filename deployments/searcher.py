@@ -15,6 +15,7 @@ from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.backends.wikipedia.fallback_budget import FallbackBudget
 from deployments.messages import ReadRequest, SearchRequest
 from deployments.observability.redaction import redact_logs
+from deployments.observability.stage_times import working
 from deployments.settings import SearcherSettings, SearchMode
 
 
@@ -54,24 +55,26 @@ class Searcher:
         """Pages of one source, best first; none when nothing was found. Expired work is refused."""
         ctx = request.context.localize()
         ctx.require_time(Stage.SEARCH)
-        if request.source is DocumentSource.REPLAY and self._replay:
-            return self._replay.search(ctx.request_id, limit=request.limit)
-        plan = await self._plan(request.sought)
-        if request.source is DocumentSource.WIKIPEDIA and self._wiki:
-            return await self._wiki.search(
-                plan, limit=request.limit, timeout_s=ctx.remaining_s(), lane=ctx.lane
-            )
-        if request.source is DocumentSource.SNAPSHOT and self._snapshot:
-            return await self._snapshot.search(plan, limit=request.limit)
+        with working(ctx, Stage.SEARCH):
+            if request.source is DocumentSource.REPLAY and self._replay:
+                return self._replay.search(ctx.request_id, limit=request.limit)
+            plan = await self._plan(request.sought)
+            if request.source is DocumentSource.WIKIPEDIA and self._wiki:
+                return await self._wiki.search(
+                    plan, limit=request.limit, timeout_s=ctx.remaining_s(), lane=ctx.lane
+                )
+            if request.source is DocumentSource.SNAPSHOT and self._snapshot:
+                return await self._snapshot.search(plan, limit=request.limit)
         raise SearchFailed(f"the searcher has no source {request.source}")
 
     async def read(self, request: ReadRequest) -> Sequence[Document]:
         """The paragraphs of a page; a snapshot has no more of a page than its search returned."""
         ctx = request.context.localize()
         ctx.require_time(Stage.SEARCH)
-        if request.source is DocumentSource.WIKIPEDIA and self._wiki:
-            return await self._wiki.read(request.page, timeout_s=ctx.remaining_s(), lane=ctx.lane)
-        return ()
+        with working(ctx, Stage.SEARCH):
+            if request.source is DocumentSource.WIKIPEDIA and self._wiki:
+                return await self._wiki.read(request.page, timeout_s=ctx.remaining_s(), lane=ctx.lane)
+            return ()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """What SearcherPolicy decides by."""

@@ -5,6 +5,7 @@ Each is found by its name, or started by whoever misses it first; replicas go on
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -23,7 +24,7 @@ from deployments.backends.wikipedia.budget import (
     Report,
     Verdict,
 )
-from deployments.settings import MediaWikiSettings
+from deployments.settings import MediaWikiSettings, RecordSettings
 
 _PATIENCE_S = 2.0
 """An actor silent for longer is asked whether it lives."""
@@ -140,6 +141,34 @@ class LoadBoardClient:
         except ActorLost as error:
             raise BoardLost(str(error)) from error
         return others
+
+
+class RecordStoreClient:
+    """The decision records in the application's actor; without it none are kept, and none found."""
+
+    def __init__(self, actor_class: type, settings: RecordSettings) -> None:
+        """`actor_class` is RecordStore."""
+        self._class, self._settings = actor_class, settings
+        self._actor: SharedActor | None = None
+
+    async def keep(self, answer_id: str, record: bytes) -> None:
+        """Keep a record, if the actor can be reached."""
+        with suppress(ActorLost):
+            await self._store.ask("keep", answer_id, record)
+
+    async def find(self, answer_id: str) -> bytes | None:
+        """The record, if the actor can be reached and still has it."""
+        with suppress(ActorLost):
+            found: bytes | None = await self._store.ask("find", answer_id)
+            return found
+        return None
+
+    @property
+    def _store(self) -> SharedActor:
+        if self._actor is None:
+            name = f"records-{serve.get_replica_context().app_name}"
+            self._actor = SharedActor(name, self._class, self._settings)
+        return self._actor
 
 
 async def _answered(actor: Any, reply: Any) -> Any:

@@ -75,7 +75,7 @@ class Answering:
         started; later StageTimedOut or what the pipeline raises.
         """
         observation, lane = observation_of(request), Lane(fields.lane)
-        observation.lane = lane
+        observation.lane, observation.question = lane, ask.question.text
         if pipeline not in self.pipelines:
             raise PipelineNotConfigured(
                 f"pipeline {pipeline} is not configured here: choose one of {', '.join(self.pipelines)}"

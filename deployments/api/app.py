@@ -18,6 +18,7 @@ from deployments.api.native import native_routes
 from deployments.api.observing import ObserveAnswers
 from deployments.api.openai import openai_routes
 from deployments.api.rates import HeedRate
+from deployments.api.records import record_routes
 from deployments.api.rerank import rerank_routes
 from deployments.api.safe_headers import SafeHeaders
 from deployments.api.search import search_routes
@@ -67,6 +68,7 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
         openai_routes(answering),
         rerank_routes(services.evaluator, settings, admission),
         search_routes(services.search, settings, admission),
+        record_routes(services.recorded),
         explain_routes(services.explainer, services.recorded, settings, admission),
     ):
         api.include_router(router, dependencies=[_KEY])

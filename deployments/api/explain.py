@@ -29,14 +29,22 @@ _EXPLAIN_ERRORS = (
 )
 
 
-class RecordedPairs(Protocol):
-    """What was scored for answers of the past; raises AnswerNotFound."""
+class RecordedAnswers(Protocol):
+    """Answers of the past, and what was scored for them; raises AnswerNotFound."""
+
+    async def record(self, answer_id: str) -> bytes: ...
 
     async def pair(self, answer_id: str, document_id: str) -> tuple[str, Passage]: ...
 
 
 class NothingRecorded:
-    """The `RecordedPairs` of an application that keeps no answers."""
+    """The `RecordedAnswers` of an application that keeps no answers."""
+
+    async def record(self, answer_id: str) -> bytes:
+        """Raises AnswerNotFound."""
+        raise errors.AnswerNotFound(
+            f"answer {answer_id} is not recorded here: set `observability.records.max_answers`"
+        )
 
     async def pair(self, answer_id: str, document_id: str) -> tuple[str, Passage]:
         """Raises AnswerNotFound."""
@@ -56,7 +64,7 @@ class NothingExplained:
 
 
 def explain_routes(
-    explainer: Explainer, recorded: RecordedPairs, settings: ApiSettings, admission: Admission
+    explainer: Explainer, recorded: RecordedAnswers, settings: ApiSettings, admission: Admission
 ) -> APIRouter:
     """The route."""
     router = APIRouter(tags=["explanations"])

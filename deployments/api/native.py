@@ -1,6 +1,5 @@
 """`POST /v1/answer`: a question with everything this project can be told about it."""
 
-import uuid
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
@@ -9,6 +8,7 @@ from crag_core import errors
 from deployments.api import routes
 from deployments.api.answering import Answering, Conversation, ask_of, finished
 from deployments.api.errors import documented
+from deployments.api.observing import observation_of
 from deployments.api.schemas import AnswerHeaders, AnswerRequest, AnswerResponse
 
 ANSWER_ERRORS = (
@@ -44,6 +44,8 @@ def native_routes(answering: Answering) -> APIRouter:
         ask = ask_of(Conversation(body.question), body, body.options, answering.settings)
         pipeline = body.pipeline or answering.settings.default_pipeline
         answer = await finished(answering.stream(request, headers, body, ask, pipeline))
-        return AnswerResponse.of(answer, uuid.uuid4().hex, trace=body.trace, answer=answer.text)
+        return AnswerResponse.of(
+            answer, observation_of(request).answer_id, trace=body.trace, answer=answer.text
+        )
 
     return router

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+import uuid
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,10 +26,14 @@ class Observation:
     """One answer request, filled in on its way; durations are in seconds from its arrival.
 
     `outcome` is `ok`, `client_gone` or an error's code. `pipeline` is `None` for a request refused
-    before its pipeline was known, `answer` for one that got none, `key_id` for one without a key.
+    before its pipeline was known, `answer` for one that got none, `key_id` for one without a key,
+    `question` for one that has not said it.
     """
 
+    request_id: str = ""
+    answer_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     outcome: str = OK
+    question: str | None = None
     pipeline: PipelineName | None = None
     key_id: str | None = None
     lane: Lane = Lane.INTERACTIVE
@@ -55,6 +60,19 @@ class AnswerObserver(Protocol):
     def answered(self, observation: Observation) -> None: ...
 
 
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, *observers: AnswerObserver) -> None:
+        """Told in this order."""
+        self._observers = observers
+
+    def answered(self, observation: Observation) -> None:
+        """Tell each of them."""
+        for observer in self._observers:
+            observer.answered(observation)
+
+
 class ObserveAnswers:
     """ASGI middleware that gives each request its Observation and reports those of answer requests."""
 
@@ -68,7 +86,7 @@ class ObserveAnswers:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        observation = scope["state"]["observation"] = Observation()
+        observation = scope["state"]["observation"] = Observation(scope["state"]["request_id"])
         try:
             await self._app(scope, receive, send)
         except (asyncio.CancelledError, ClientDisconnect):
@@ -76,11 +94,11 @@ class ObserveAnswers:
             raise
         finally:
             observation.ended()
-            if observation.outcome == CLIENT_GONE:
-                request_id = scope["state"]["request_id"]
-                logger.info("request %s: 499 after %.3f s", request_id, observation.seconds)
             if scope["method"] == "POST" and scope["path"] in ANSWER_ROUTES:
                 self._observer.answered(observation)
+            elif observation.outcome == CLIENT_GONE:
+                request_id = observation.request_id
+                logger.info("request %s: 499 after %.3f s", request_id, observation.seconds)
 
 
 def observation_of(request: Request) -> Observation:

@@ -14,6 +14,7 @@ from deployments.api import routes
 from deployments.api.answering import Answering, Conversation, ask_of, finished
 from deployments.api.errors import documented, refused
 from deployments.api.native import ANSWER_ERRORS
+from deployments.api.observing import observation_of
 from deployments.api.openai_reply import EVENT_STREAM, EventStream, Reply, events
 from deployments.api.openai_schemas import (
     ChatCompletion,
@@ -63,7 +64,8 @@ def openai_routes(answering: Answering) -> APIRouter:
     ) -> ChatCompletion | EventStream:
         """The question is the last user message; what is not supported is refused by name."""
         ask = _ask(body, answering)
-        reply = Reply(_pipeline(body), with_trace=body.crag.trace)
+        answer_id = observation_of(request).answer_id
+        reply = Reply(_pipeline(body), answer_id, with_trace=body.crag.trace)
         stream = answering.stream(request, headers, body.crag, ask, reply.pipeline, is_shown=body.stream)
         if not body.stream:
             return reply.completion(await finished(stream))

@@ -2,7 +2,6 @@
 
 import json
 import time
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -40,8 +39,8 @@ class Reply:
     """What one reply's completion, or all of its chunks, have in common."""
 
     pipeline: PipelineName
+    id: str
     with_trace: bool
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
     def completion(self, answer: Answer) -> ChatCompletion:

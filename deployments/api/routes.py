@@ -3,6 +3,7 @@
 ROOT = "/"
 ANSWER = "/v1/answer"
 CHAT_COMPLETIONS = "/v1/chat/completions"
+ANSWERS = "/v1/answers/{answer_id}"
 MODELS = "/v1/models"
 RERANK = "/v1/rerank"
 SEARCH = "/v1/search"

@@ -9,7 +9,7 @@ from crag_core.searching import KnowledgeSearch
 from crag_core.types import PipelineName
 from deployments.admission.admission import Admission
 from deployments.api.access import Access
-from deployments.api.explain import NothingExplained, NothingRecorded, RecordedPairs
+from deployments.api.explain import NothingExplained, NothingRecorded, RecordedAnswers
 from deployments.api.health import Readiness
 from deployments.api.observing import AnswerObserver
 
@@ -27,4 +27,4 @@ class Services:
     admission: Admission
     access: Access = field(default_factory=Access)
     explainer: Explainer = field(default_factory=NothingExplained)
-    recorded: RecordedPairs = field(default_factory=NothingRecorded)
+    recorded: RecordedAnswers = field(default_factory=NothingRecorded)

@@ -1,7 +1,8 @@
 """The generator's engine: vLLM's AsyncLLM behind the core's Generator Protocol."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -24,8 +25,11 @@ _LANES = tuple(Lane)
 class VllmEngine:
     """One vLLM engine; greedy by default, prefix caching on, abort when a reader leaves."""
 
-    def __init__(self, settings: GeneratorSettings) -> None:
-        """Loads the model; raises SettingsError when vLLM cannot."""
+    def __init__(self, settings: GeneratorSettings, stat_loggers: Sequence[Any] = ()) -> None:
+        """Loads the model; raises SettingsError when vLLM cannot.
+
+        `stat_loggers` are vLLM's classes for what it says of itself; without one it counts nothing.
+        """
         self._template = ChatTemplate(settings.model, settings.revision)
         self._max_model_len = settings.max_model_len
         self._sequence = 0
@@ -44,8 +48,9 @@ class VllmEngine:
                     enable_prefix_caching=True,
                     scheduling_policy="priority",  # of lanes, in the order of `Lane`
                     trust_remote_code=False,
-                    disable_log_stats=True,
-                )
+                    disable_log_stats=True,  # vLLM's default loggers; those given here are added
+                ),
+                stat_loggers=list(stat_loggers),
             )
         except (OSError, ValueError, RuntimeError) as error:
             raise SettingsError(f"vLLM could not load {settings.model}: {error}") from error

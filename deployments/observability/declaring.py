@@ -32,6 +32,7 @@ class Unit(StrEnum):
     SECONDS = "s"
     BYTES = "bytes"
     RATIO = "percentunit"
+    PERCENT = "percent"
     COUNT = "short"
     PER_SECOND = "ops"
     YES_OR_NO = "bool"
@@ -114,6 +115,14 @@ class Panel:
     stacked: bool = False
     at_rest: str = ""
     help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """An expression that Prometheus evaluates all the time, under a name of its own."""
+
+    name: str
+    expression: str
 
 
 @dataclass(frozen=True, slots=True)

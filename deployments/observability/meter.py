@@ -19,7 +19,7 @@ class Meter:
 
     def __init__(self, exporter: Exporter) -> None:
         """Has recorded nothing yet."""
-        self._exporter = exporter
+        self.exporter = exporter
         self._known: dict[tuple[object, ...], Record] = {}
         self._opened: dict[Metric, dict[tuple[str, ...], Record]] = {}
         self._totals: dict[tuple[object, ...], float] = {}
@@ -69,7 +69,7 @@ class Meter:
                 bounded = (OTHER,) * len(metric.labels)
             record = opened.get(bounded)
             if record is None:
-                record = self._exporter.series(
+                record = self.exporter.series(
                     metric, dict(zip(metric.label_names, bounded, strict=True))
                 )
                 opened[bounded] = record

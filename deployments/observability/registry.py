@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from deployments.observability.declaring import Alert, Metric, Panel
+from deployments.observability.declaring import Alert, Metric, Panel, Recording
 from deployments.observability.metrics import (
     admission,
     answers,
@@ -12,11 +12,23 @@ from deployments.observability.metrics import (
     evaluator,
     generator,
     load,
+    objectives,
     search,
 )
 
-_MODULES = (answers, admission, decisions, evaluator, generator, search, compact, cluster, load)
-"""A module stands behind those that it imports metrics from."""
+_MODULES = (
+    objectives,
+    answers,
+    admission,
+    decisions,
+    evaluator,
+    generator,
+    search,
+    compact,
+    cluster,
+    load,
+)
+"""In the order in which dashboards show them; what a module imports from another counts there too."""
 
 
 def metrics() -> Iterator[Metric]:
@@ -40,10 +52,15 @@ def alerts() -> Iterator[Alert]:
             yield alert
 
 
+def recordings() -> Iterator[Recording]:
+    """Every expression that is recorded for others."""
+    return (declared for declared in _declared() if isinstance(declared, Recording))
+
+
 def _declared() -> Iterator[object]:
     seen: set[int] = set()
     for module in _MODULES:
         for declared in vars(module).values():
-            if isinstance(declared, Metric | Panel | Alert) and id(declared) not in seen:
+            if isinstance(declared, Metric | Panel | Alert | Recording) and id(declared) not in seen:
                 seen.add(id(declared))
                 yield declared

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the tests against a real MediaWiki need; fast when they are there.
+# Installs the Debian packages that the tests against a real MediaWiki and a real Prometheus need; fast
+# when they are there.
 # Prints what is left out, and exits 0, on a machine that is not Debian or without root.
 set -euo pipefail
 
-packages=(php-cli php-sqlite3 php-intl php-mbstring php-xml php-apcu)
+packages=(php-cli php-sqlite3 php-intl php-mbstring php-xml php-apcu prometheus)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "debian.sh: not a Debian system; left out: ${packages[*]}"

@@ -18,7 +18,7 @@ from crag_core.types import Document, PipelineName
 from deployments.admission.admission import Admission
 from deployments.api.access import Access
 from deployments.api.app import Services, create_api
-from deployments.api.explain import NothingExplained
+from deployments.api.explain import NothingExplained, NothingRecorded, RecordedAnswers
 from deployments.api.health import StageState
 from deployments.api.observing import Observation
 from deployments.settings import AdmissionSettings, ApiSettings
@@ -84,6 +84,7 @@ class Application:
     access: Access = field(default_factory=Access)
     pipelines: Mapping[PipelineName, Pipeline] | None = None
     explainer: Explainer = field(default_factory=NothingExplained)
+    recorded: RecordedAnswers = field(default_factory=NothingRecorded)
 
     def api(self) -> FastAPI:
         services = Services(
@@ -96,6 +97,7 @@ class Application:
             self.admission or Admission.of(AdmissionSettings(), CragSettings(), self.turned_away),
             self.access,
             self.explainer,
+            self.recorded,
         )
         return create_api(services, self.settings)
 

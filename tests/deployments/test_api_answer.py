@@ -324,12 +324,6 @@ async def test_a_client_that_hangs_up_stops_the_work_and_is_observed() -> None:
     assert application.observer.outcomes == ["client_gone"]
 
 
-async def test_a_hang_up_is_logged_as_499(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "deployments.api")
-    await test_a_client_that_hangs_up_stops_the_work_and_is_observed()
-    assert [record.getMessage() for record in caplog.records if " 499 " in record.getMessage()]
-
-
 async def test_a_pipeline_that_ends_without_an_answer_is_an_error() -> None:
     application = Application(pipelines={PipelineName.CRAG: FakePipeline(["half an"])})
     assert refusal(await application.answer()) == (500, "generation_failed", None)

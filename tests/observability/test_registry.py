@@ -1,5 +1,6 @@
 """The declarations agree with each other, and with what the rest of the code calls things."""
 
+import re
 from collections import Counter as Tally
 from enum import StrEnum
 
@@ -12,7 +13,7 @@ from deployments.backends.wikipedia.circuit_breaker import Circuit
 from deployments.backends.wikipedia.pool_observer import CacheUse
 from deployments.observability.declaring import Histogram, Kind, Label, Metric, Origin, Unit
 from deployments.observability.metrics import evaluator, labels, search
-from deployments.observability.registry import metrics, panels
+from deployments.observability.registry import alerts, metrics, panels, recordings
 
 METRICS = list(metrics())
 OWN = [metric for metric in METRICS if metric.origin is not Origin.FOREIGN]
@@ -83,3 +84,10 @@ def test_every_outcome_that_a_client_can_cause_is_a_label_value() -> None:
 def test_counters_are_named_as_ray_exports_them() -> None:
     for metric in METRICS:
         assert metric.exported.endswith("_total") is (metric.kind is Kind.COUNTER)
+
+
+def test_alerts_ask_only_for_what_is_declared() -> None:
+    declared = {metric.exported for metric in METRICS} | {recorded.name for recorded in recordings()}
+    for alert in alerts():
+        asked = re.findall(r"\b(?:ray_|crag:)[\w:]+", alert.when)
+        assert asked and {name.removesuffix("_bucket") for name in asked} <= declared, alert.name

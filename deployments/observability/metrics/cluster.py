@@ -61,7 +61,7 @@ STARTED = Counter(
     alert=Alert(
         "EngineRestarts",
         when='count(count_over_time(METRIC{process="Generator"}[30m]))'
-        ' - count(METRIC{process="Generator"}) > 2',
+        ' - (count(METRIC{process="Generator"}) or vector(0)) > 2',
         for_minutes=0,
         severity=Severity.PAGE,
         summary="Replicas of the generator were replaced more than twice in 30 minutes.",
@@ -87,6 +87,22 @@ SERIES_REFUSED = Counter(
     help="Recordings whose labels were beyond a metric's bounds and became `other`.",
     labels=(PROCESS,),
     panel=Panel(Dashboard.CLUSTER, "Labels beyond their bounds", by=("process",), at_rest="all within"),
+)
+
+STATUS = Gauge(
+    name="serve_deployment_status",
+    help="A deployment's state by number: 1 deploy failed, 2 unhealthy, 3 updating, 4 upscaling,"
+    " 5 downscaling, 6 healthy.",
+    origin=Origin.FOREIGN,
+    across=Across.MIN,
+    panel=Panel(Dashboard.CLUSTER, "State of the deployments", by=("deployment",)),
+    alert=Alert(
+        "ScaleUpBlocked",
+        when="min by (deployment) (METRIC) == 4",
+        for_minutes=10,
+        severity=Severity.TICKET,
+        summary="{{ $labels.deployment }} has wanted more replicas for 10 minutes and gets none.",
+    ),
 )
 
 REPLICA_UP = Gauge(
@@ -119,10 +135,11 @@ SERVED = Counter(
 
 NODE_CPU = Gauge(
     name="node_cpu_utilization",
-    help="CPU use of a node, in percent.",
+    help="CPU use of a node.",
+    unit=Unit.PERCENT,
     origin=Origin.FOREIGN,
     across=Across.MAX,
-    panel=Panel(Dashboard.CLUSTER, "CPU by node, percent", by=("instance",)),
+    panel=Panel(Dashboard.CLUSTER, "CPU by node", by=("instance",)),
 )
 
 NODE_MEMORY = Gauge(

@@ -23,6 +23,7 @@ _CODES_OF_THE_API = (
     "unauthorized",
     "forbidden",
     "body_too_slow",
+    "headers_too_large",
 )
 """Codes of refusals that no error of the core stands for."""
 

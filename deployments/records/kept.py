@@ -1,0 +1,63 @@
+"""The records of answers, for those who ask by an answer's id; and who keeps them."""
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from crag_core.errors import AnswerNotFound
+from crag_core.types import Passage
+from deployments.records.record import DecisionRecord
+
+if TYPE_CHECKING:
+    from deployments.api.observing import Observation
+
+
+class Records(Protocol):
+    """Where records lie; one that is out of reach finds nothing, and loses what it is given."""
+
+    async def keep(self, answer_id: str, record: bytes) -> None: ...
+
+    async def find(self, answer_id: str) -> bytes | None: ...
+
+
+class KeptAnswers:
+    """Answers of the past by their ids; keeps the API's Protocol `RecordedAnswers`."""
+
+    def __init__(self, records: Records) -> None:
+        """Looks into `records`."""
+        self._records = records
+
+    async def record(self, answer_id: str) -> bytes:
+        """The decision record as JSON; raises AnswerNotFound."""
+        found = await self._records.find(answer_id)
+        if found is None:
+            raise AnswerNotFound(
+                f"answer {answer_id} is not recorded: it is too old, or `observability.records` was off"
+            )
+        return found
+
+    async def pair(self, answer_id: str, document_id: str) -> tuple[str, Passage]:
+        """The question and a document as they were scored; raises AnswerNotFound."""
+        record = DecisionRecord.from_json(await self.record(answer_id))
+        scored = record.calls.evaluated[0].passages if record.calls.evaluated else ()
+        for document, passage in zip(record.answer.trace.documents, scored, strict=False):
+            if document.document_id == document_id:
+                return record.ask.question.text, passage
+        raise AnswerNotFound(f"no document {document_id} was scored for answer {answer_id}")
+
+
+class RecordKeeper:
+    """Keeps the record of each answer that has one; keeps the API's Protocol `AnswerObserver`."""
+
+    def __init__(self, records: Records) -> None:
+        """Keeps them in `records`."""
+        self._records = records
+        self._keeping: set[asyncio.Task[None]] = set()  # the event loop holds tasks only weakly
+
+    def answered(self, observation: "Observation") -> None:
+        """Begin to keep it; the client does not wait for that."""
+        if observation.answer is None or observation.answer.record is None:
+            return
+        kept = self._records.keep(observation.answer_id, observation.answer.record)
+        task = asyncio.get_running_loop().create_task(kept)
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
