@@ -63,6 +63,7 @@ def files_with(pattern: str) -> set[str]:
                 "deployments/api/openai.py",
                 "deployments/api/openai_reply.py",
                 "deployments/backends/wikipedia/session.py",
+                "deployments/observability/tracing.py",
                 "benchmarks/load/report.py",
                 "benchmarks/published.py",
             },
