@@ -73,5 +73,5 @@ class Evaluator:
         now_s = time.monotonic()
         if now_s - self._exported_s >= _EXPORT_EVERY_S:
             self._exported_s = now_s
-            rescored = self._evaluator.scorer.rescored_pairs
-            export_batching(meter(), self._evaluator.batcher.stats(), rescored)
+            scorer, stats = self._evaluator.scorer, self._evaluator.batcher.stats()
+            export_batching(meter(), stats, scorer.rescored_pairs, scorer.padding_tokens)

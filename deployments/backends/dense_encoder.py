@@ -14,7 +14,7 @@ from transformers import AutoModel
 from crag_core.errors import SettingsError
 from deployments.backends.device import torch_device
 from deployments.backends.model_folder import fingerprint, model_folder
-from deployments.backends.tokenization import Located, TextTokenizer, Tokens, pack, padded
+from deployments.backends.tokenization import Located, TextTokenizer, Tokens, pack, padded, padding_of
 from deployments.settings import EncoderSettings, Pooling
 
 Embeddings = NDArray[np.float32]
@@ -35,6 +35,8 @@ class DenseEncoder:
     def __init__(self, settings: EncoderSettings, device: str = "cpu") -> None:
         """Raises SettingsError when the folder holds no encoder that fits the settings."""
         self.settings = settings
+        self.padding_tokens = 0
+        """Tokens of no text that forward passes held so far."""
         self._folder = model_folder(settings.model, settings.revision)
         self._device = torch_device(device)
         self._tokenizer = TextTokenizer(self._folder)
@@ -100,6 +102,7 @@ class DenseEncoder:
     @torch.inference_mode()
     def _forward(self, inputs: Sequence[Tokens]) -> Embeddings:
         batch = padded(inputs, self._tokenizer.pad_id, self._device)
+        self.padding_tokens += padding_of(inputs, batch)
         if not self._takes_types:
             del batch["token_type_ids"]
         states: Tensor = self._model(**batch).last_hidden_state

@@ -1,6 +1,6 @@
 """Text to token ids for encoders and evaluators, safe for untrusted text, and packed by tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -188,6 +188,12 @@ def padded(inputs: Sequence[Tokens], pad_id: int, device: torch.device) -> dict[
         "attention_mask": stack([[1] * len(tokens.ids) for tokens in inputs], 0),
         "token_type_ids": stack([tokens.type_ids for tokens in inputs], 0),
     }
+
+
+def padding_of(inputs: Sequence[Tokens], batch: Mapping[str, Tensor]) -> int:
+    """Tokens of the batch that belong to none of its inputs."""
+    held: int = batch["input_ids"].numel()
+    return held - sum(len(tokens.ids) for tokens in inputs)
 
 
 def padded_ids(inputs: Sequence[list[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from deployments.backends.batching.batching_stats import BatchingStats
 
 
-def export_batching(meter: Meter, stats: "BatchingStats", rescored_pairs: int) -> None:
+def export_batching(
+    meter: Meter, stats: "BatchingStats", rescored_pairs: int, padding_tokens: int
+) -> None:
     """Bring the exported counters up to the replica's."""
     for closed, batches in stats.closed.items():
         meter.count_to(evaluator.BATCHES, batches, closed=closed)
@@ -26,6 +28,7 @@ def export_batching(meter: Meter, stats: "BatchingStats", rescored_pairs: int) -
     meter.count_to(evaluator.BUDGET_TOKENS, stats.budget_tokens)
     meter.count_to(evaluator.DEVICE_SECONDS, stats.device_seconds)
     meter.count_to(evaluator.RESCORED, rescored_pairs)
+    meter.count_to(evaluator.PADDING_TOKENS, padding_tokens)
     meter.count_to(evaluator.FAILED, stats.failed)
     meter.count_to(evaluator.BISECTED, stats.bisected)
     meter.count_to(evaluator.REFUSED, stats.refused)

@@ -16,7 +16,7 @@ from deployments.backends.device import torch_device
 from deployments.backends.evaluators.classifier_checkpoint import load_classifier
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorManifest
 from deployments.backends.evaluators.masking import PlacedTokens, joined, passage_segments, placed
-from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded
+from deployments.backends.tokenization import TextTokenizer, Tokens, pack, padded, padding_of
 from deployments.settings import EvaluatorSettings
 
 
@@ -32,6 +32,7 @@ class CrossEncoder:
     def __init__(self, folder: Path, manifest: EvaluatorManifest, settings: EvaluatorSettings) -> None:
         """Raises SettingsError when the checkpoint is not a one-output classifier of its kind."""
         self.manifest = manifest
+        self.padding_tokens = 0
         self._tokenizer = TextTokenizer(folder)
         self._device = torch_device(settings.device)
         self._max_tokens_per_batch = settings.batching.max_tokens_per_batch
@@ -93,6 +94,7 @@ class CrossEncoder:
     @torch.inference_mode()
     def _forward(self, inputs: Sequence[Tokens]) -> list[float]:
         batch = padded(inputs, self._tokenizer.pad_id, self._device)
+        self.padding_tokens += padding_of(inputs, batch)
         if not self._takes_types:
             del batch["token_type_ids"]
         try:

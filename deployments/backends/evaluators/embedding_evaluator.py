@@ -62,6 +62,11 @@ class EmbeddingEvaluator:
         self._known: LRUCache[bytes, Floats] = LRUCache(_KNOWN_EMBEDDINGS)
 
     @property
+    def padding_tokens(self) -> int:
+        """Tokens of no text that the encoder's forward passes held so far."""
+        return self._encoder.padding_tokens
+
+    @property
     def identity(self) -> str:
         """Names the head, which is bound to its encoder."""
         return self.manifest.evaluator_id

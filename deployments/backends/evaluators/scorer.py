@@ -33,6 +33,11 @@ class Scorer(PairScorer, Protocol):
         """Pairs computed a second time, in float32, because their score was near a threshold."""
         ...
 
+    @property
+    def padding_tokens(self) -> int:
+        """Tokens of no pair that forward passes held so far, to make their inputs of one length."""
+        ...
+
     def maskable(self, question: str, passage: Passage) -> MaskablePair:
         """The pair, to be scored with pieces of it masked; may be called by any thread."""
         ...

@@ -73,6 +73,11 @@ class T5Scorer:
         return f"{self.manifest.evaluator_id}-{self.manifest.dtype}"
 
     @property
+    def padding_tokens(self) -> int:
+        """None: pairs are packed."""
+        return 0
+
+    @property
     def rescored_pairs(self) -> int:
         """Pairs computed a second time, in float32, because their score was near a threshold."""
         return self.engine.rescored

@@ -88,14 +88,15 @@ FILL = Panel(
     help="Tokens by those that the batches could have held; full only under load.",
 )
 
-COMPUTED_TOKENS = Counter(
-    name="crag_evaluator_computed_tokens",
-    help="Tokens that the device worked on, padding included.",
+PADDING_TOKENS = Counter(
+    name="crag_evaluator_padding_tokens",
+    help="Tokens of no pair that the device worked on, to make inputs of one length.",
     panel=Panel(
         Dashboard.EVALUATOR,
-        "Padding",
-        queries=(Query("1 - " + share(TOKENS.exported, "METRIC"), "padding"),),
+        "Padding by tokens of pairs",
+        queries=(Query(share("METRIC", TOKENS.exported), "padding"),),
         unit=Unit.RATIO,
+        at_rest="the evaluator packs its pairs, or all are of one length",
     ),
 )
 
