@@ -28,7 +28,7 @@ def print_explanation(explanation: Mapping[str, Any], texts: Mapping[str, str]) 
     for side, text in texts.items():
         if text:
             own = [token for token in tokens if token["side"] == side]
-            out.print(Text(f"{side:<9}", "dim") + _coloured(text, own, strongest))
+            out.print(Text.assemble((f"{side:<9}", "dim"), _coloured(text, own, strongest)))
     out.print(_table(sorted(tokens, key=lambda token: -abs(token["value"]))[:_LISTED]))
     classes = Table("class", "tokens", "sum", "mean", box=None)
     for each in explanation["classes"]:

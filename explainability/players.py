@@ -64,11 +64,7 @@ def tree_of(players: Sequence[Player], texts: Mapping[Side, str]) -> Group:
     for side, run in groupby(enumerate(players), key=lambda placed: placed[1].side):
         is_read = bool(read) or side in (Side.TITLE, Side.PASSAGE)
         (read if is_read else asked).append(_by_sentences(list(run), texts.get(side, "")))
-    return (
-        Group.of([halved(half) for half in (asked, read) if half])
-        if asked and read
-        else halved(asked + read)
-    )
+    return halved([halved(half) for half in (asked, read) if half])
 
 
 def _by_sentences(placed: Sequence[tuple[int, Player]], text: str) -> Group:

@@ -76,6 +76,12 @@ async def study(
 
     Raises SettingsError when the data, the evaluator or the folder do not fit.
     """
+    pool = {
+        name: candidates(
+            data, [name], settings.max_words, settings.seed, whole_sentences=settings.whole_sentences
+        )
+        for name in settings.sets
+    }
     observer = _observer(app, settings)
     run = {**asdict(settings), "evaluator": observer.evaluator.scorer.manifest.evaluator_id}
     run["sets"] = list(settings.sets)
@@ -84,12 +90,6 @@ async def study(
         rows = {row.id: row for row in _read(kept)}
     except ValueError as error:
         raise SettingsError(str(error)) from error
-    pool = {
-        name: candidates(
-            data, [name], settings.max_words, settings.seed, whole_sentences=settings.whole_sentences
-        )
-        for name in settings.sets
-    }
     try:
         wanted = await _wanted(observer, pool, folder / CHOSEN, settings)
         progress(len(rows), len(wanted))
