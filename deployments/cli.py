@@ -5,8 +5,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from crag_core.types import PipelineName
 from deployments.asking import DEFAULT_URL, KeyOption, UrlOption, posted
 from deployments.compact_commands import compact
 from deployments.config_commands import config
+from deployments.evaluator_commands import calibrate, evaluator, train
 from deployments.explain_commands import explain
 from deployments.key_commands import key
 from deployments.replay_command import replay
@@ -28,6 +28,7 @@ from deployments.settings import PageText, Pooling
 from deployments.terminal import (
     JsonFlag,
     err,
+    meanwhile,
     out,
     print_answer,
     print_findings,
@@ -44,10 +45,11 @@ app = typer.Typer(
 )
 index = typer.Typer(no_args_is_help=True, help="Passage indexes for the retriever.")
 snapshot = typer.Typer(no_args_is_help=True, help="Local snapshots for the search.")
-evaluator = typer.Typer(no_args_is_help=True, help="Checkpoints of the retrieval evaluator.")
 app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
+app.add_typer(train, name="train")
+app.command()(calibrate)
 app.add_typer(compact, name="compact")
 app.add_typer(explain, name="explain")
 app.add_typer(key, name="key")
@@ -86,7 +88,7 @@ def serve(
         from deployments import doctor, local
 
         loaded = local.load_config(config, port, host)
-        with _meanwhile("checking models and indexes"):
+        with meanwhile("checking models and indexes"):
             ill = [finding for finding in doctor.examined(loaded) if not finding.well]
         if ill:
             raise SettingsError("\n".join(f"{finding.name}: {finding.detail}" for finding in ill))
@@ -158,7 +160,7 @@ def index_build(
     as_json: JsonFlag = False,
 ) -> None:
     """Build a passage index from JSON lines with `title` and `text`; resumes after an interruption."""
-    with sentences_for_errors(), _meanwhile("loading the encoder"):
+    with sentences_for_errors(), meanwhile("loading the encoder"):
         from deployments.backends.dense_encoder import DenseEncoder
         from deployments.backends.indexes.index_rows import PASSAGES
         from deployments.settings import EncoderSettings
@@ -205,31 +207,6 @@ def snapshot_build(
     with sentences_for_errors():
         from deployments.backends.indexes.index_rows import SNAPSHOT
     _build(files, out_folder, as_json, encoder=None, schema=SNAPSHOT, replace=replace, page_text=text)
-
-
-@evaluator.command("epsilon")
-def evaluator_epsilon(
-    folder: Annotated[Path, typer.Argument(help="Folder of a T5 evaluator in bfloat16.")],
-    data: Annotated[Path, typer.Option(help="Folder with popqa.jsonl[.gz].")],
-    pairs: Annotated[int, typer.Option(help="Pairs to measure on.", min=1)] = 1000,
-    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 2,
-    write: Annotated[bool, typer.Option(help="Write it into the folder's manifest.")] = False,
-) -> None:
-    """Measure how far bfloat16 moves a checkpoint's scores: `epsilon` of its manifest."""
-    with sentences_for_errors(), _meanwhile(f"scoring {pairs} pairs twice"):
-        from benchmarks.engine.real_pairs import real_questions
-        from deployments.backends.evaluators.evaluator_manifest import load_manifest, write_manifest
-        from deployments.backends.t5.t5_epsilon import measured_epsilon
-        from deployments.settings import EvaluatorSettings
-
-        settings = EvaluatorSettings(model=str(folder), threads=threads)
-        try:
-            epsilon = measured_epsilon(settings, real_questions(data), pairs)
-        except (FileNotFoundError, ValueError) as error:
-            raise SettingsError(str(error)) from error
-        if write:
-            write_manifest(folder, load_manifest(folder).model_copy(update={"epsilon": epsilon}))
-    out.print_json(data={"epsilon": epsilon, "pairs": pairs})
 
 
 @app.command()
@@ -303,13 +280,6 @@ def _print_address(url: str) -> None:
     out.print(f"\nServing on [bold]{url}[/]  (documentation: {url}/docs)", highlight=False)
     out.print(f"  curl {url}/v1/answer -H 'Content-Type: application/json' -d '{body}'", soft_wrap=True)
     out.print("Stop with Ctrl-C.")
-
-
-@contextmanager
-def _meanwhile(what: str) -> Iterator[None]:
-    """Says what takes its time."""
-    with err.status(what):
-        yield
 
 
 if __name__ == "__main__":

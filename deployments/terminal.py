@@ -41,6 +41,13 @@ def sentences_for_errors(interrupted: str = "interrupted") -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+@contextmanager
+def meanwhile(what: str) -> Iterator[None]:
+    """Says what takes its time."""
+    with err.status(what):
+        yield
+
+
 def print_findings(findings: Iterable[Finding]) -> None:
     """One line a finding, with what to do where something is not well."""
     for finding in findings:

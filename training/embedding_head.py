@@ -1,30 +1,27 @@
 """Train the embedded retrieval evaluator: fit its head, set its thresholds, write its folder.
 
-    python -m training.embedding_head --data DIR --encoder FOLDER --out FOLDER
+    crag train evaluator --form embedding_head --data DIR --base ENCODER --out FOLDER
 
-All figures and thresholds come from questions the head was not fitted on.
+All figures and thresholds come from questions about entities that the head was not fitted on.
 """
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import precision_recall_curve, roc_auc_score
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import BaseCrossValidator, GroupKFold, LeaveOneGroupOut
 from sklearn.neural_network import MLPRegressor
 
 from crag_core.types import Passage
 from deployments.backends.dense_encoder import DenseEncoder, Embeddings
-from deployments.backends.evaluators.evaluator_head import EvaluatorHead, pair_features
+from deployments.backends.evaluators.evaluator_head import FEATURES, EvaluatorHead, pair_features
 from deployments.backends.evaluators.evaluator_manifest import (
     EvaluatorKind,
     EvaluatorManifest,
@@ -34,7 +31,10 @@ from deployments.backends.evaluators.evaluator_manifest import (
 )
 from deployments.backends.model_folder import sha256_of
 from deployments.settings import EncoderSettings
-from training.labelled_pairs import LabelledPair, labelled_pairs
+from training.entity_split import entity_groups
+from training.evaluator_test import AucDifference, auc_difference
+from training.labelled_pairs import LabelledPair, describe, labelled_pairs
+from training.thresholds import thresholds
 
 WEIGHTS = "head.safetensors"
 
@@ -45,13 +45,7 @@ _UNITS = 8
 _EPOCHS = 25
 _WEIGHT_DECAY = 5.0
 _SEED = 0
-
-_UPPER_PRECISION = 0.8
-"""Share of questions with a relevant best passage, among those whose best score reaches `upper`."""
-_LOWER_MISSED = 0.1
-"""Share of relevant passages below `lower`."""
-_STRIP_BETA = 2.0
-"""How much more a lost relevant strip weighs than a kept irrelevant one."""
+_FEWEST_OF_A_KIND = 20
 
 Floats = NDArray[np.float32]
 
@@ -64,13 +58,20 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """One row per labelled pair: features, target (-1 or +1), weight, question set and question."""
+    """One row per labelled pair: features, target (-1 or +1), weight, set, kind, question, entities."""
 
     features: Floats
     targets: Floats
     weights: Floats
     datasets: NDArray[np.str_]
+    kinds: NDArray[np.str_]
     groups: NDArray[np.str_]
+    entities: NDArray[np.int64]
+
+    @property
+    def cosines(self) -> Floats:
+        """What the bare encoder says."""
+        return self.features[:, FEATURES.index("cosine")]
 
     @property
     def is_relevant(self) -> NDArray[np.bool_]:
@@ -80,21 +81,31 @@ class TrainingSet:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Area under the ROC curve of one question set, with its questions unseen, then all of it."""
+    """AUC of some pairs, entities unseen, and the bare cosine's; of a set also with all of it unseen."""
 
-    dataset: str
+    name: str
     pairs: int
     auc: float
-    auc_left_out: float | None
+    auc_cosine: float
+    auc_left_out: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedHead:
-    """A head with its thresholds and how well it does."""
+    """A head with its thresholds, how well it does, and how much better than the bare cosine."""
 
     head: EvaluatorHead
     thresholds: EvaluatorThresholds
     quality: tuple[Quality, ...]
+    over_cosine: AucDifference
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the weights."""
+        return {
+            "thresholds": self.thresholds.model_dump(),
+            "quality": [asdict(row) for row in self.quality],
+            "over_cosine": asdict(self.over_cosine),
+        }
 
 
 def training_set(pairs: Sequence[LabelledPair], encoder: Encoder) -> TrainingSet:
@@ -120,58 +131,44 @@ def training_set(pairs: Sequence[LabelledPair], encoder: Encoder) -> TrainingSet
         targets=np.array([1.0 if pair.is_relevant else -1.0 for pair in pairs], dtype=np.float32),
         weights=np.array(shares, dtype=np.float32) * (len(pairs) / len(counts)),
         datasets=np.array([pair.dataset for pair in pairs]),
+        kinds=np.array([f"{pair.dataset}: {pair.kind}" for pair in pairs]),
         groups=np.array([pair.group for pair in pairs]),
+        entities=entity_groups(pairs),
     )
 
 
 def train(examples: TrainingSet) -> TrainedHead:
-    """Fit the head on all pairs; measure it, and set its thresholds, on held-out questions."""
-    held_out = _held_out_scores(examples, GroupKFold(_FOLDS), examples.groups)
-    left_out = _held_out_scores(examples, LeaveOneGroupOut(), examples.datasets)
+    """Fit the head on all pairs; measure it, and set its thresholds, on held-out entities."""
+    held_out = _held_out_scores(examples, GroupKFold(_FOLDS), examples.entities)
+    several = len(set(examples.datasets.tolist())) > 1
+    left_out = _held_out_scores(examples, LeaveOneGroupOut(), examples.datasets) if several else None
     relevant = examples.is_relevant
-    quality = [
-        Quality(
-            name,
-            int(rows.sum()),
-            float(roc_auc_score(relevant[rows], held_out[rows])),
-            float(roc_auc_score(relevant[rows], left_out[rows])),
-        )
-        for name in dict.fromkeys(examples.datasets.tolist())
-        for rows in [examples.datasets == name]
-    ]
-    overall = Quality("all", len(relevant), float(roc_auc_score(relevant, held_out)), None)
-    everything = np.arange(len(relevant))
     return TrainedHead(
-        _fit(examples, everything),
-        thresholds(relevant, held_out, examples.groups),
-        (*quality, overall),
+        head=_fit(examples, np.arange(len(relevant))),
+        thresholds=thresholds(relevant, held_out, examples.groups),
+        quality=tuple(_quality(examples, held_out, left_out)),
+        over_cosine=auc_difference(relevant, held_out, examples.cosines, examples.entities),
     )
 
 
-def thresholds(
-    is_relevant: NDArray[np.bool_], scores: Floats, groups: NDArray[np.str_]
-) -> EvaluatorThresholds:
-    """The thresholds that held-out scores call for, rounded to three places.
+def _quality(examples: TrainingSet, held_out: Floats, left_out: Floats | None) -> Iterator[Quality]:
+    """All pairs, then each set, then each kind of question that has pairs enough of both labels."""
+    relevant, everything = examples.is_relevant, np.ones(len(held_out), dtype=bool)
 
-    `upper` is the lowest at which four in five questions reach it with a relevant best passage,
-    since the trigger looks at a question's best passage. One relevant passage in ten stays below
-    `lower`. `strip` tells relevant passages best, recall counting double (F2).
-    """
-    by_score = np.argsort(-scores, kind="stable")
-    _, first = np.unique(groups[by_score], return_index=True)
-    best = by_score[np.sort(first)]
-    precision = np.cumsum(is_relevant[best]) / np.arange(1, len(best) + 1)
-    precise = np.flatnonzero(precision >= _UPPER_PRECISION)
-    upper = scores[best[precise[-1] if len(precise) else 0]]
-    lower = np.quantile(scores[is_relevant], _LOWER_MISSED)
-    precision, recall, cuts = precision_recall_curve(is_relevant, scores)
-    beta = _STRIP_BETA**2
-    f_beta = (1 + beta) * precision * recall / np.maximum(beta * precision + recall, 1e-9)
-    return EvaluatorThresholds(
-        upper=round(float(upper), 3),
-        lower=round(float(min(lower, upper)), 3),
-        strip=round(float(cuts[f_beta[:-1].argmax()]), 3),
-    )
+    def of(name: str, rows: NDArray[np.bool_], scores: Floats | None = None) -> Quality:
+        def auc(values: Floats) -> float:
+            return float(roc_auc_score(relevant[rows], values[rows]))
+
+        unseen = None if scores is None else auc(scores)
+        return Quality(name, int(rows.sum()), auc(held_out), auc(examples.cosines), unseen)
+
+    yield of("all", everything)
+    for name in dict.fromkeys(examples.datasets.tolist()):
+        yield of(name, examples.datasets == name, left_out)
+    for kind in dict.fromkeys(examples.kinds.tolist()):
+        rows = examples.kinds == kind
+        if min(relevant[rows].sum(), (~relevant[rows]).sum()) >= _FEWEST_OF_A_KIND:
+            yield of(kind, rows)
 
 
 def write_evaluator(out: Path, trained: TrainedHead, encoder_sha256: str, trained_on: str) -> None:
@@ -190,29 +187,18 @@ def write_evaluator(out: Path, trained: TrainedHead, encoder_sha256: str, traine
         thresholds=trained.thresholds,
         epsilon=1e-5,
         trained_on=trained_on,
-        command="python -m training.embedding_head --data DIR --encoder FOLDER --out FOLDER",
+        command="crag train evaluator --form embedding_head --data DIR --base ENCODER --out FOLDER",
     )
     write_manifest(out, manifest)
 
 
-def describe(pairs: Sequence[LabelledPair]) -> str:
-    """What the head was trained on, in one sentence."""
-    relevant = sum(pair.is_relevant for pair in pairs)
-    sets = ", ".join(dict.fromkeys(pair.dataset for pair in pairs))
-    return f"{len(pairs)} pairs, {relevant} of them relevant, of {sets}"
-
-
-def main(
-    data: Annotated[Path, typer.Option(help="Folder with the question sets and the corpus.")],
-    encoder: Annotated[str, typer.Option(help="Folder or hub name of the encoder.")],
-    out: Annotated[Path, typer.Option(help="Folder that the evaluator is written to.")],
-) -> None:
-    """Train the embedded retrieval evaluator's head."""
+def train_embedding_head(data: Path, encoder: str, out: Path, sets: Sequence[str]) -> TrainedHead:
+    """Label, fit, measure and write; raises SettingsError."""
     dense = DenseEncoder(EncoderSettings(model=encoder, max_tokens=_MAX_TOKENS))
-    pairs = labelled_pairs(data)
+    pairs = labelled_pairs(data, sets)
     trained = train(training_set(pairs, dense))
     write_evaluator(out, trained, dense.fingerprint, describe(pairs))
-    _report(trained)
+    return trained
 
 
 def _fit(examples: TrainingSet, rows: NDArray[np.int64]) -> EvaluatorHead:
@@ -244,16 +230,3 @@ def _held_out_scores(examples: TrainingSet, splitter: BaseCrossValidator, groups
     for fitted, held_out in splitter.split(examples.features, groups=groups):
         scores[held_out] = _fit(examples, fitted).scores(examples.features[held_out])
     return scores
-
-
-def _report(trained: TrainedHead) -> None:
-    quality = Table("set", "pairs", "AUC, questions unseen", "AUC, set unseen")
-    for row in trained.quality:
-        left_out = "" if row.auc_left_out is None else f"{row.auc_left_out:.3f}"
-        quality.add_row(row.dataset, str(row.pairs), f"{row.auc:.3f}", left_out)
-    console = Console()
-    console.print(quality, trained.thresholds)
-
-
-if __name__ == "__main__":
-    typer.run(main)

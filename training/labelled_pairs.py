@@ -9,6 +9,7 @@ import gzip
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +22,10 @@ from crag_core.errors import SettingsError
 from crag_core.settings import RefinementSettings
 from crag_core.strips import decompose
 from crag_core.types import Document, Passage
+from training.options import PopqaLabels
 
 MULTI_HOP_SETS = ("hotpotqa", "2wiki", "musique")
+ALL_SETS = ("popqa", *MULTI_HOP_SETS)
 
 _SEED = 20240115
 _MIN_WORDS = 5
@@ -39,41 +42,105 @@ _STRIP_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """One passage for one question; `group` is the question's id, never split between fit and test."""
+    """One passage for one question; `group` is the question's id, never split between fit and test.
+
+    `kind` is what is asked for: PopQA's relation, or the set's own type. `entities` are the pages that
+    the question is about.
+    """
 
     dataset: str
     group: str
     question: str
     passage: Passage
     is_relevant: bool
+    kind: str = "other"
+    entities: tuple[str, ...] = ()
 
 
-def labelled_pairs(folder: Path) -> list[LabelledPair]:
-    """All pairs of a folder with popqa, hotpotqa, 2wiki, musique and wiki_corpus; always the same.
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What the pairs of one question have in common."""
 
-    Raises SettingsError when one of the five files is missing.
+    dataset: str
+    id: str
+    kind: str
+    entities: tuple[str, ...]
+
+
+def labelled_pairs(
+    folder: Path,
+    sets: Sequence[str] = ALL_SETS,
+    popqa_labels: PopqaLabels = PopqaLabels.ANSWER,
+) -> list[LabelledPair]:
+    """All pairs of these sets in a folder that also has wiki_corpus; always the same.
+
+    Raises SettingsError when a file is missing, or a set is unknown.
     """
+    unknown = [name for name in sets if name not in ALL_SETS]
+    if unknown:
+        raise SettingsError(f"{', '.join(unknown)} has no labels: choose among {', '.join(ALL_SETS)}")
     rng = random.Random(_SEED)
     corpus = _Corpus(read_records(folder, "wiki_corpus"))
-    pairs = list(_popqa(read_records(folder, "popqa"), corpus, rng))
-    for name in MULTI_HOP_SETS:
-        records = [record for record in read_records(folder, name) if record["paragraphs"]]
-        pairs.extend(_multi_hop(name, records, corpus, rng))
+    pairs: list[LabelledPair] = []
+    for name in sets:
+        records = read_records(folder, name)
+        if name == "popqa":
+            pairs.extend(_popqa(records, corpus, rng, popqa_labels))
+        else:
+            annotated = [record for record in records if record["paragraphs"]]
+            pairs.extend(_multi_hop(name, annotated, corpus, rng))
     return [_untitled(pair) if rng.random() < _UNTITLED_SHARE else pair for pair in pairs]
+
+
+def whole_questions(pairs: Sequence[LabelledPair], limit: int | None, seed: int) -> list[LabelledPair]:
+    """At most `limit` pairs, of questions drawn by chance, each with all of its pairs, in order."""
+    if limit is None or limit >= len(pairs):
+        return list(pairs)
+    counts = Counter(pair.group for pair in pairs)
+    drawn = random.Random(seed).sample(list(counts), len(counts))
+    chosen: set[str] = set()
+    taken = 0
+    for group in drawn:
+        if taken + counts[group] <= limit:
+            chosen.add(group)
+            taken += counts[group]
+    return [pair for pair in pairs if pair.group in chosen]
+
+
+def describe(pairs: Sequence[LabelledPair]) -> str:
+    """What a training saw, in one sentence."""
+    relevant = sum(pair.is_relevant for pair in pairs)
+    sets = ", ".join(dict.fromkeys(pair.dataset for pair in pairs))
+    return f"{len(pairs)} pairs, {relevant} of them relevant, of {sets}"
 
 
 def read_records(folder: Path, name: str) -> list[dict[str, Any]]:
     """The records of `name.jsonl` or `name.jsonl.gz`; raises SettingsError when neither is there."""
     plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
     if packed.is_file():
-        text = gzip.decompress(packed.read_bytes()).decode("utf-8")
+        try:
+            text = gzip.decompress(packed.read_bytes()).decode("utf-8")
+        except (EOFError, OSError) as error:
+            raise SettingsError(f"{packed} was cut: fetch it again") from error
     elif plain.is_file():
         text = plain.read_text("utf-8")
     else:
         raise SettingsError(
             f"{folder} holds neither {plain.name} nor {packed.name}: name another folder"
         )
-    return [json.loads(line) for line in text.split("\n") if line]
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line:
+            try:
+                records.append(json.loads(line))
+            except ValueError as error:
+                raise SettingsError(
+                    f"{folder}/{name}:{number} is not JSON, or was cut: fetch the file again"
+                ) from error
+    ids = Counter(record["id"] for record in records if "id" in record)
+    if ids and (twice := [name for name, count in ids.items() if count > 1]):
+        raise SettingsError(f"{folder}/{name} has ids more than once, such as {twice[0]}")
+    return records
 
 
 class _Corpus:
@@ -102,7 +169,7 @@ class _Corpus:
 
 
 def _popqa(
-    records: Sequence[dict[str, Any]], corpus: _Corpus, rng: random.Random
+    records: Sequence[dict[str, Any]], corpus: _Corpus, rng: random.Random, labels: PopqaLabels
 ) -> Iterator[LabelledPair]:
     found = corpus.search([record["question"] for record in records], limit=12)
     for record, near in zip(records, found, strict=True):
@@ -114,7 +181,7 @@ def _popqa(
         relevant: list[Passage] = []
         distractors: list[Passage] = []
         for passage in _usable([*own_page, *listed]):
-            label = _popqa_label(record, passage)
+            label = _popqa_label(record, passage, labels)
             if label is not None:
                 (relevant if label else distractors).append(passage)
         hard = [passage for passage in _usable(near) if _is_foreign(record, passage)]
@@ -124,15 +191,19 @@ def _popqa(
             *hard[:_MAX_FOUND],
             *corpus.strangers(rng, {record["s_wiki_title"]}),
         ]
-        strips = [strip for passage in relevant for strip in _strips(record, passage)]
-        relevant += [strip for strip, has_answer in strips if has_answer]
-        irrelevant += [strip for strip, has_answer in strips if not has_answer]
-        yield from _labelled("popqa", record["id"], record["question"], relevant, irrelevant)
+        if labels is PopqaLabels.ANSWER:
+            strips = [strip for passage in relevant for strip in _strips(record, passage)]
+            relevant += [strip for strip, has_answer in strips if has_answer]
+            irrelevant += [strip for strip, has_answer in strips if not has_answer]
+        about = _About("popqa", record["id"], record.get("prop", "other"), (record["s_wiki_title"],))
+        yield from _labelled(about, record["question"], relevant, irrelevant)
 
 
-def _popqa_label(record: dict[str, Any], passage: Passage) -> bool | None:
-    """Whether a retrieved passage answers; None where page and answer disagree."""
+def _popqa_label(record: dict[str, Any], passage: Passage, labels: PopqaLabels) -> bool | None:
+    """Whether a retrieved passage is relevant; None where page and answer disagree."""
     is_own_page = passage.title == record["s_wiki_title"]
+    if labels is PopqaLabels.TITLE:
+        return is_own_page if passage.title else None
     names_subject = _mentions(passage.text, [record["subj"]])
     has_answer = _has_answer(record, passage.text)
     if has_answer:
@@ -177,12 +248,13 @@ def _multi_hop(
             *hard[:2],
             *corpus.strangers(rng, supporting),
         ]
-        yield from _labelled(name, record["id"], record["question"], relevant, irrelevant)
-        yield from _first_hops(name, record, [passage for passage, _ in own], rng)
+        about = _About(name, record["id"], record.get("type") or "other", tuple(sorted(supporting)))
+        yield from _labelled(about, record["question"], relevant, irrelevant)
+        yield from _first_hops(about, record, [passage for passage, _ in own], rng)
 
 
 def _first_hops(
-    name: str, record: dict[str, Any], passages: Sequence[Passage], rng: random.Random
+    about: _About, record: dict[str, Any], passages: Sequence[Passage], rng: random.Random
 ) -> Iterator[LabelledPair]:
     """The sub-questions of a decomposition that stand alone (`#1` refers to an earlier answer)."""
     for step in record.get("decomposition") or ():
@@ -191,19 +263,21 @@ def _first_hops(
         question = step["question"].replace(" >> ", " ")
         relevant = [p for p in passages if p.title == step["support_title"]]
         others = [p for p in passages if p.title != step["support_title"]]
-        yield from _labelled(name, record["id"], question, relevant, _sample(rng, others, 4))
+        yield from _labelled(about, question, relevant, _sample(rng, others, 4))
 
 
 def _labelled(
-    dataset: str,
-    group: str,
+    about: _About,
     question: str,
     relevant: Sequence[Passage],
     irrelevant: Sequence[Passage],
 ) -> Iterator[LabelledPair]:
+    group = f"{about.dataset}-{about.id}"
     for passages, is_relevant in ((relevant, True), (irrelevant, False)):
         for passage in passages:
-            yield LabelledPair(dataset, f"{dataset}-{group}", question, passage, is_relevant)
+            yield LabelledPair(
+                about.dataset, group, question, passage, is_relevant, about.kind, about.entities
+            )
 
 
 def _untitled(pair: LabelledPair) -> LabelledPair:

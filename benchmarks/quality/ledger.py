@@ -1,12 +1,14 @@
 """The rows of a run on disk, one per question and method: appended as they come, resumed by id."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.methods import Method
-from benchmarks.run_folder import RunFolder, broken
+from benchmarks.run_folder import RUN, RunFolder, broken
 
 Key = tuple[str, Method, str]
 """Set, method, and the question's id."""
@@ -60,3 +62,11 @@ class Ledger:
     def close(self) -> None:
         """Make sure of the disk."""
         self._folder.close()
+
+
+def read_rows(folder: Path) -> Mapping[Key, Row]:
+    """The rows of a finished run; raises ValueError where there is none, or as a Ledger does."""
+    if not (folder / RUN).is_file():
+        raise ValueError(f"{folder} holds no {RUN}: name the --out of a `crag quality` run")
+    with closing(Ledger(folder, json.loads((folder / RUN).read_text("utf-8")))) as ledger:
+        return ledger.rows

@@ -10,26 +10,29 @@ from benchmarks.quality.questions import EvalQuestion
 from crag_core.types import Passage, PipelineName, Task
 
 _MAX_DOCUMENTS, _MAX_CHARACTERS, _MAX_TITLE_CHARACTERS = 100, 100_000, 1_000
+_NEVER = 1e6
+"""A score that no evaluator gives."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Method(StrEnum):
-    """What is compared: the pipelines with the papers' variants, and CompactRAG's baselines."""
+    """What is compared: the pipelines with the papers' variants, and CompactRAG's baselines.
+
+    `crag_correct` and its like force one action on every question: what `crag calibrate` reads.
+    """
 
     NO_RETRIEVAL = "no_retrieval"
     RAG_TOP1 = "rag_top1"
     RAG = "rag"
     CRAG_NO_WEB = "crag_no_web"
     CRAG = "crag"
+    CRAG_CORRECT = "crag_correct"
+    CRAG_AMBIGUOUS = "crag_ambiguous"
+    CRAG_INCORRECT = "crag_incorrect"
     COMPACT = "compact"
     SELF_ASK = "self_ask"
     IRCOT = "ircot"
     ITER_RETGEN = "iter_retgen"
-
-    @property
-    def searches(self) -> bool:
-        """Whether it may search the web."""
-        return self is Method.CRAG
 
     @property
     def is_served(self) -> bool:
@@ -51,6 +54,9 @@ _REQUESTS: Mapping[Method, tuple[PipelineName, Mapping[str, Any]]] = {
     Method.RAG: (PipelineName.RAG, {"rag_documents": 10}),
     Method.CRAG_NO_WEB: (PipelineName.CRAG, {"search": False}),
     Method.CRAG: (PipelineName.CRAG, {"search": True}),
+    Method.CRAG_CORRECT: (PipelineName.CRAG, {"thresholds": {"upper": -_NEVER, "lower": -_NEVER}}),
+    Method.CRAG_AMBIGUOUS: (PipelineName.CRAG, {"thresholds": {"upper": _NEVER, "lower": -_NEVER}}),
+    Method.CRAG_INCORRECT: (PipelineName.CRAG, {"thresholds": {"upper": _NEVER, "lower": _NEVER}}),
     Method.COMPACT: (PipelineName.COMPACT, {}),
 }
 """Pipeline and options by method; the baselines of `compact` are no pipelines."""

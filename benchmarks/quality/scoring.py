@@ -52,6 +52,7 @@ class Scored:
     action: str | None = None
     degraded: bool = False
     best_score: float | None = None
+    evaluator_id: str | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
     hits: Mapping[str, bool] = field(default_factory=dict)
     sources: frozenset[str] = frozenset()
@@ -80,6 +81,7 @@ def score_row(row: Row, question: EvalQuestion) -> Scored:
         action=reply["action"],
         degraded=bool(reply["degraded"]),
         best_score=max(scores, default=None),
+        evaluator_id=trace.get("evaluator_id"),
         thresholds=trace.get("thresholds") or {},
         hits=_hits(reply, trace, question),
         sources=searched_sources(reply),

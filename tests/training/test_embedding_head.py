@@ -17,13 +17,13 @@ from deployments.backends.evaluators.evaluator_manifest import load_manifest
 from training.embedding_head import (
     WEIGHTS,
     TrainingSet,
-    describe,
-    thresholds,
     train,
     training_set,
     write_evaluator,
 )
-from training.labelled_pairs import LabelledPair, labelled_pairs, read_records
+from training.labelled_pairs import LabelledPair, describe, labelled_pairs, read_records
+from training.options import PopqaLabels
+from training.thresholds import thresholds
 
 
 class FakeEncoder:
@@ -115,6 +115,34 @@ def test_multi_hop_labels_are_the_sets_own_and_first_hops_stand_alone(folder: Pa
     assert {pair.group for pair in pairs} == {"musique-2"}
 
 
+def test_labels_by_title_are_the_original_recipe(folder: Path) -> None:
+    found = labels(labelled_pairs(folder, ["popqa"], PopqaLabels.TITLE), "popqa")
+    assert found["Ann Lee was a painter from the city of Leeds."], "the gold page"
+    assert not found["Bob Ray was born in a small town."], "another page"
+    assert "Ann Lee was known as a painter in England." not in found, "no title, no label"
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda text: text[:-30], "popqa:1 is not JSON, or was cut"),
+        (lambda text: text * 2, "popqa has ids more than once, such as 1"),
+    ],
+    ids=["cut", "twice"],
+)
+def test_broken_sets_are_refused(folder: Path, damage: Any, told: str) -> None:
+    path = folder / "popqa.jsonl.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    path.write_bytes(gzip.compress(damage(text).encode()))
+    with pytest.raises(SettingsError, match=told):
+        labelled_pairs(folder)
+
+
+def test_a_set_without_labels_is_refused(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="pubqa has no labels"):
+        labelled_pairs(folder, ["pubqa"])
+
+
 def test_labelled_pairs_are_the_same_every_time(folder: Path) -> None:
     assert labelled_pairs(folder) == labelled_pairs(folder)
 
@@ -151,11 +179,16 @@ def test_head_learns_what_there_is_and_is_measured_on_unseen_questions(
             targets=np.where(relevant, 1.0, -1.0).astype(np.float32),
             weights=np.ones(4_000, dtype=np.float32),
             datasets=np.array(["left", "right"] * 2_000),
+            kinds=np.array(["left: city", "right: sport"] * 2_000),
             groups=np.array([f"q{i // 10}" for i in range(4_000)]),
+            entities=np.arange(4_000) // 10,
         )
     )
-    assert [row.dataset for row in trained.quality] == ["left", "right", "all"]
+    assert [row.name for row in trained.quality] == [
+        "all", "left", "right", "left: city", "right: sport",
+    ]  # fmt: skip
     assert all(lowest < row.auc < highest for row in trained.quality)
+    assert trained.quality[1].auc_left_out is not None and lowest < trained.quality[1].auc_left_out
 
 
 def test_written_evaluator_is_loaded_again(folder: Path, tmp_path: Path) -> None:
