@@ -18,6 +18,7 @@ from benchmarks.quality.command import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
 from deployments.asking import DEFAULT_URL, KeyOption, UrlOption, posted
+from deployments.batch.command import batch
 from deployments.compact_commands import compact
 from deployments.config_commands import config
 from deployments.evaluator_commands import calibrate, evaluator, train
@@ -50,6 +51,7 @@ app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
 app.add_typer(train, name="train")
 app.command()(calibrate)
+app.command()(batch)
 app.add_typer(compact, name="compact")
 app.add_typer(explain, name="explain")
 app.add_typer(key, name="key")

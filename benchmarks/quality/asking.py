@@ -1,7 +1,6 @@
 """Asks every question that has no answer yet: a few in flight, patient with a server that restarts."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
-import stamina
 
+from benchmarks.patient_client import PatientClient
 from benchmarks.quality.ledger import Key, Ledger, Row
 from benchmarks.quality.methods import Method, request_id, request_of
 from benchmarks.quality.questions import EvalQuestion, QuestionSet
+from crag_core.errors import CragError
 
-_COMES_BACK = {429, 502, 503}
-"""Statuses of a server that is busy, or on its way up."""
 _MARGIN_S = 10.0
 
 
@@ -45,18 +43,6 @@ class AskSettings:
     concurrency: int
     timeout_s: float
     patience_s: float
-
-
-class _Away(Exception):
-    """The server is not there now, or has no room; `code` says which."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-class _Refused(Exception):
-    """An error that asking again would not change."""
 
 
 @asynccontextmanager
@@ -100,47 +86,14 @@ async def ask_all(
 async def _asked(server: Server, key: Key, question: EvalQuestion, settings: AskSettings) -> Row:
     set_name, method, question_id = key
     name = request_id(set_name, question_id)
-    started, attempts, reply, error = time.perf_counter(), 0, None, None
-    try:
-        async for attempt in stamina.retry_context(
-            on=_Away, attempts=None, timeout=settings.patience_s, wait_initial=0.5, wait_max=10.0
-        ):
-            with attempt:
-                attempts = attempt.num
-                started = time.perf_counter()
-                if method in server.baselines:
-                    baseline = server.baselines[method]
-                    reply = await baseline(name, question.text, settings.timeout_s)
-                else:
-                    body = request_of(method, question, settings.options, given=settings.given)
-                    reply = await _posted(server.client, name, body, settings.timeout_s)
-    except (_Away, _Refused) as failure:
-        error = str(failure)
-    return Row(set_name, method, question_id, time.perf_counter() - started, attempts, reply, error)
-
-
-async def _posted(
-    client: httpx.AsyncClient, name: str, body: dict[str, Any], timeout_s: float
-) -> dict[str, Any]:
-    try:
-        response = await client.post(
-            "/v1/answer", json={**body, "timeout_s": timeout_s}, headers={"x-request-id": name}
-        )
-        reply = response.json()
-    except httpx.TransportError as error:
-        raise _Away(type(error).__name__) from error
-    except json.JSONDecodeError as error:
-        raise _Away(f"http_{response.status_code}") from error
-    if response.status_code in _COMES_BACK:
-        raise _Away(_code(response.status_code, reply))
-    if response.status_code != httpx.codes.OK:
-        raise _Refused(_code(response.status_code, reply))
-    answer: dict[str, Any] = reply
-    return answer
-
-
-def _code(status: int, reply: object) -> str:
-    try:
-        return str(reply["error"]["code"])  # type: ignore[index]  # whatever it is, it is looked at
-    except (TypeError, KeyError):
-        return f"http_{status}"
+    if method in server.baselines:
+        started = time.perf_counter()
+        try:
+            answer = await server.baselines[method](name, question.text, settings.timeout_s)
+        except CragError as error:
+            return Row(*key, time.perf_counter() - started, 1, None, error.code)
+        return Row(*key, time.perf_counter() - started, 1, answer)
+    body = request_of(method, question, settings.options, given=settings.given)
+    patient = PatientClient(server.client, settings.patience_s)
+    reply = await patient.ask(name, {**body, "timeout_s": settings.timeout_s})
+    return Row(*key, reply.seconds, reply.attempts, reply.answer, reply.error)
