@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -100,7 +100,8 @@ def program(command: Sequence[str], env: Mapping[str, str]) -> Iterator["subproc
         yield process
     finally:
         assert process.stdin
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended before it read everything
+            process.stdin.close()
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:

@@ -105,4 +105,4 @@ def test_the_command_loads_neither_pytorch_nor_ray() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()
     assert "benchmarks.load.session" in loaded
-    assert not {"torch", "ray", "deployments", "matplotlib"} & set(loaded)
+    assert not {"torch", "ray", "transformers", "matplotlib"} & set(loaded)

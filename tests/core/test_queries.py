@@ -70,7 +70,7 @@ def test_no_wording_takes_long(head: str, unit: str, length: int) -> None:
     started_s = time.process_time()
     plan(question)
     reproduction_plan(Sought(question))
-    assert time.process_time() - started_s < 0.5
+    assert time.process_time() - started_s < 2.5, "not even on a slow machine"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ CONTRACT = {
     "search_timed_out": 504,
     "generation_failed": 500,
     "malformed_completion": 502,
+    "explanations_not_configured": 404,
+    "answer_not_found": 404,
 }
 
 
