@@ -14,6 +14,11 @@ from ray.serve import autoscaling_policy
 from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
 
+from crag_core.context import Lane
+from crag_core.types import Passage
+from deployments.evaluator import Evaluator
+from deployments.local import app_settings, load_config
+from deployments.messages import EvaluateRequest, WireContext
 from deployments.scaling import EvaluatorPolicy, GeneratorPolicy, SearcherPolicy, desired_replicas
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +152,33 @@ def test_serve_takes_the_policies_of_the_production_config_by_value() -> None:
     for policy in policies.values():
         loaded = AutoscalingPolicy(**policy)
         assert loaded.get_policy()(**loaded.policy_kwargs)(context(2))[0] == 2
+
+
+async def test_the_evaluator_reports_what_its_policy_reads(embedded: Evaluator) -> None:
+    wire = WireContext("r", 60.0, Lane.INTERACTIVE, None)
+    passages = tuple(
+        Passage(f"Lighthouse {number} stands on the northern coast.") for number in range(40)
+    )
+    await embedded.record_autoscaling_stats()
+    await embedded.evaluate(EvaluateRequest(wire, "Where does it stand?", passages))
+    worked = await embedded.record_autoscaling_stats()
+    idle = await embedded.record_autoscaling_stats()
+    assert worked["busy"] > 0 and (idle["busy"], idle["backlog_s"]) == (0.0, 0.0)
+    decided, _ = EvaluatorPolicy()(context(1, **{name: [value] for name, value in idle.items()}))
+    assert decided == 0
+
+
+@pytest.fixture
+def embedded() -> Evaluator:
+    settings = app_settings(load_config(ROOT / "configs/embedded.yaml")).evaluator
+    return Evaluator(
+        settings.model_copy(
+            update={
+                "model": str(ROOT / settings.model),
+                "encoder": str(ROOT / (settings.encoder or "")),
+            }
+        )
+    )
 
 
 @dataclass
