@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,9 @@ def set_environment() -> None:
 
 def deploy(config: ServeDeploySchema) -> None:
     """Hand the application, new or changed, to Serve on the cluster this process is connected to."""
-    serve.start(proxy_location=config.proxy_location, http_options=config.http_options.model_dump())
+    # Serve waits 60 s for its HTTP proxy, which a busy machine may exceed; it comes up all the same
+    with suppress(TimeoutError):
+        serve.start(proxy_location=config.proxy_location, http_options=config.http_options.model_dump())
     controller = _get_global_client()
     assert controller is not None, "serve.start has just connected"
     controller.deploy_apps(config)
