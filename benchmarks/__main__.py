@@ -10,6 +10,7 @@ COMMANDS = {
     "quality": "benchmarks.quality.command",
     "load": "benchmarks.load.command",
     "wikipedia-stub": "benchmarks.load.wikipedia_stub",
+    "timed-server": "benchmarks.load.timed_server",
     "search": "benchmarks.search",
     "search-pool": "benchmarks.search_pool",
     "overhead": "benchmarks.overhead.overhead",

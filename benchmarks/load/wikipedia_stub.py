@@ -68,15 +68,16 @@ def wikipedia_stub(
         refusal_share=refusal_share,
         seed=seed,
     )
-    asyncio.run(_serve(stub, port))
+    asyncio.run(serve_until_stopped(stub.app(), port, "api_url", "/w/api.php"))
 
 
-async def _serve(stub: WikipediaStub, port: int) -> None:
-    runner = web.AppRunner(stub.app(), access_log=None, handle_signals=True)
+async def serve_until_stopped(app: web.Application, port: int, what: str, path: str) -> None:
+    """Serve on a port of loopback, say under which address, and end with Ctrl-C."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=True)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        print(f"api_url: http://127.0.0.1:{runner.addresses[0][1]}/w/api.php", flush=True)
+        print(f"{what}: http://127.0.0.1:{runner.addresses[0][1]}{path}", flush=True)
         await asyncio.Event().wait()
     except web.GracefulExit:
         pass

@@ -47,14 +47,21 @@ class HttpContestant(Generic[Work]):
                 for number, work in numbered:
                     replies[number] = await self._one(session, work)
 
-            async with asyncio.TaskGroup() as group:
-                for _ in range(at_once):
-                    group.create_task(one_after_another())
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(at_once):
+                        group.create_task(one_after_another())
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from None
         return [replies[number] for number in range(len(works))]
 
     async def _one(self, session: aiohttp.ClientSession, work: Work) -> Reply:
-        async with session.post(f"{self.server.url}{self.path}", json=self.body_of(work)) as response:
-            body = await response.text()
+        url = f"{self.server.url}{self.path}"
+        try:
+            async with session.post(url, json=self.body_of(work)) as response:
+                body = await response.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise RuntimeError(f"{self.name} did not answer: {error!r}") from error
         if response.status != 200:
             raise RuntimeError(f"{self.name} answered {response.status}: {body[:500]}")
         return self.reply_of(json.loads(body))

@@ -24,7 +24,7 @@ class Spread:
         return cls(min(values), median(values), max(values))
 
     def __str__(self) -> str:
-        return f"{self.lowest:.3g} / {self.median:.3g} / {self.highest:.3g}"
+        return " / ".join(map(_figure, (self.lowest, self.median, self.highest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,11 @@ def _row(
         Spread.of([they.cpu_ms / we.cpu_ms for we, they in pairs]),
         equality,
     )
+
+
+def _figure(value: float) -> str:
+    """Three digits that count, never as a power."""
+    return f"{float(f'{value:.3g}'):.10g}"
 
 
 def markdown(result: Result) -> str:
