@@ -17,16 +17,15 @@ from benchmarks.load.command import load
 from benchmarks.quality.command import quality
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
-from deployments.asking import DEFAULT_URL, KeyOption, UrlOption, posted
 from deployments.batch.command import batch
-from deployments.compact_commands import compact
-from deployments.config_commands import config
-from deployments.evaluator_commands import calibrate, evaluator, train
-from deployments.explain_commands import explain
-from deployments.key_commands import key
-from deployments.replay_command import replay
-from deployments.settings import PageText, Pooling
-from deployments.terminal import (
+from deployments.commands.asking import DEFAULT_URL, KeyOption, UrlOption, posted
+from deployments.commands.compact import compact
+from deployments.commands.config import config
+from deployments.commands.evaluator import calibrate, evaluator, train
+from deployments.commands.explain import explain
+from deployments.commands.keys import key
+from deployments.commands.replay import replay
+from deployments.commands.terminal import (
     JsonFlag,
     err,
     meanwhile,
@@ -37,6 +36,7 @@ from deployments.terminal import (
     sentences_for_errors,
     shown,
 )
+from deployments.settings import PageText, Pooling
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -243,7 +243,7 @@ def doctor(
 
 def _build(files: list[Path], folder: Path, as_json: bool, **how: Any) -> None:
     from deployments.backends.indexes.index_builder import build_index
-    from deployments.build_terminal import build_bar, print_build
+    from deployments.commands.build_terminal import build_bar, print_build
 
     with sentences_for_errors(), build_bar() as show:
         report = build_index(files, folder, progress=show, **how)

@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 
 from crag_core.errors import SettingsError
+from deployments.commands.terminal import out, print_answer
 from deployments.local import refuse_port_in_use
-from deployments.terminal import out, print_answer
 
 CONFIG = "configs/embedded.yaml"
 START_WITHIN_S = 300.0

@@ -13,7 +13,7 @@ from benchmarks.headers import read_headers
 from benchmarks.run_folder import RunFolder
 from crag_core.errors import SettingsError
 from crag_core.types import PipelineName
-from deployments.terminal import JsonFlag, err, out, sentences_for_errors
+from deployments.commands.terminal import JsonFlag, err, out, sentences_for_errors
 
 if TYPE_CHECKING:
     from deployments.batch.answering import BatchSettings

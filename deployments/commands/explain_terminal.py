@@ -7,7 +7,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from deployments.terminal import out, shown
+from deployments.commands.terminal import out, shown
 
 _LISTED = 8
 _RISES, _FALLS = (0, 128, 96), (192, 32, 48)

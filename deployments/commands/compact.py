@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from deployments.commands.terminal import JsonFlag, err, out, sentences_for_errors, shown
 from deployments.settings import GeneratorSettings
-from deployments.terminal import JsonFlag, err, out, sentences_for_errors, shown
 
 if TYPE_CHECKING:  # LanceDB behind them must not be loaded in a process that forks, as `crag serve` does
     from deployments.backends.knowledge.base_builder import BuildProgress, BuildReport
@@ -150,7 +150,7 @@ def _index(folder: Path, encoder: str, *, replace: bool) -> int:
     from deployments.backends.indexes.index_builder import build_index
     from deployments.backends.indexes.index_rows import ATOMIC_QA
     from deployments.backends.knowledge.pair_file import PAIRS
-    from deployments.build_terminal import build_bar
+    from deployments.commands.build_terminal import build_bar
     from deployments.settings import EncoderSettings
 
     dense = DenseEncoder(EncoderSettings(model=encoder))

@@ -10,7 +10,7 @@ from rich.progress import Progress as Bar
 
 from deployments.backends.indexes.index_builder import IndexReport
 from deployments.backends.indexes.index_sources import Progress, Step
-from deployments.terminal import err, out, shown
+from deployments.commands.terminal import err, out, shown
 
 
 @contextmanager

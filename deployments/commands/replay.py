@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from crag_core.errors import SettingsError
+from deployments.commands.terminal import JsonFlag, out, sentences_for_errors, shown
 from deployments.records.record import DecisionRecord
 from deployments.records.replay import differences
-from deployments.terminal import JsonFlag, out, sentences_for_errors, shown
 
 
 def replay(

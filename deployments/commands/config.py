@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployments.terminal import JsonFlag, out, sentences_for_errors, shown
+from deployments.commands.terminal import JsonFlag, out, sentences_for_errors, shown
 
 config = typer.Typer(no_args_is_help=True, help="Config files.")
 

@@ -8,7 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from crag_core.errors import SettingsError
 from deployments.api.keys import ApiKey, Keys, Permission, new_secret, sha256_of
-from deployments.terminal import JsonFlag, err, out, sentences_for_errors
+from deployments.commands.terminal import JsonFlag, err, out, sentences_for_errors
 
 key = typer.Typer(no_args_is_help=True, help="API keys.")
 

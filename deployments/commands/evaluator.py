@@ -16,7 +16,7 @@ from rich.table import Table
 
 from crag_core.errors import SettingsError
 from deployments.backends.evaluators.released_task import ReleasedTask
-from deployments.terminal import JsonFlag, err, meanwhile, out, sentences_for_errors
+from deployments.commands.terminal import JsonFlag, err, meanwhile, out, sentences_for_errors
 from training.options import PopqaLabels, T5Shape
 
 if TYPE_CHECKING:

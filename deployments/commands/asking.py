@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from deployments.terminal import fail
+from deployments.commands.terminal import fail
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 UrlOption = Annotated[str, typer.Option(help="Where the server is.")]

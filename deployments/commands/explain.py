@@ -8,9 +8,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from crag_core.explaining import Method, Unit
-from deployments.asking import DEFAULT_URL, KeyOption, UrlOption, posted
-from deployments.explain_terminal import print_explanation
-from deployments.terminal import JsonFlag, err, out, sentences_for_errors
+from deployments.commands.asking import DEFAULT_URL, KeyOption, UrlOption, posted
+from deployments.commands.explain_terminal import print_explanation
+from deployments.commands.terminal import JsonFlag, err, out, sentences_for_errors
 
 explain = typer.Typer(no_args_is_help=True, help="Explanations of the evaluator's scores.")
 

@@ -1,0 +1,1 @@
+"""The commands of `crag`, one file each beside what they print with; `deployments.cli` gathers them."""
