@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from benchmarks.drill.scene import Scene
 from benchmarks.drill.two_nodes import TwoNodes
 
-_DRAINS_WITHIN_S = 120
+_DRAINS_WITHIN_S = 30
 _POLL_S = 0.5
 
 
