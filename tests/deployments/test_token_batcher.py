@@ -18,6 +18,7 @@ from crag_core.errors import (
 )
 from crag_core.types import Passage
 from deployments.backends.batching.batch_queue import Closed
+from deployments.backends.batching.explain_ration import ExplainRation
 from deployments.backends.batching.pair_scorer import PreparedPair
 from deployments.backends.batching.scored_passage import ScoredPassage
 from deployments.backends.batching.token_batcher import TokenBatcher
@@ -406,39 +407,48 @@ async def test_random_cancellation_leaves_nothing_stuck() -> None:
         assert await batcher.evaluate(context(), "after", texts("alive"))
 
 
-async def test_explanations_rest_while_answers_are_made_and_not_otherwise() -> None:
-    """Of the pairs of one explanation, those of an answer that comes meanwhile go first."""
+async def test_explanations_rest_while_answers_are_made() -> None:
     scorer = FakeScorer(seconds_per_batch=0.002)
-    options = {"max_tokens_per_batch": 64, "explain_share": 0.02, "answer_lasts_s": 0.3}
+    # after each of its batches an explanation rests for the rest of this test
+    options = {"max_tokens_per_batch": 64, "explain_share": 1e-5, "answer_lasts_s": 600}
     async with batching(scorer, **options) as batcher:
-        explained = asyncio.create_task(
-            batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(40, "explained pair number"))
-        )
-        await eventually(lambda: len(scorer.batches) >= 3)
         await batcher.evaluate(context(), "question", texts("an answer"))
-        begun = len(scorer.batches)
+        explained = asyncio.create_task(
+            batcher.evaluate(context(60, Lane.EXPLAIN), "why", numbered(40, "explained pair number"))
+        )
+        await eventually(lambda: len(scorer.batches) == 2)
         await batcher.evaluate(context(), "question", texts("another answer"))
-        assert len(scorer.batches) - begun <= 3, "explanations took turns between two answers"
-        scored = await explained
-        assert [passage.score for passage in scored] == [
-            score_of(passage.text) for passage in numbered(40, "explained pair number")
-        ]
-
-
-async def test_a_resting_explanation_is_no_stall() -> None:
-    scorer = FakeScorer(seconds_per_batch=0.01)
-    options = {"max_tokens_per_batch": 64, "explain_share": 0.01, "stalled_after_s": 0.05}
-    async with batching(scorer, **options) as batcher:
-        await batcher.evaluate(context(), "question", texts("an answer"))
-        explained = asyncio.create_task(
-            batcher.evaluate(context(lane=Lane.EXPLAIN), "why", numbered(10, "explained pair number"))
-        )
-        await eventually(lambda: len(scorer.batches) >= 2)
-        await eventually(lambda: batcher.stats().waiting > 0 and batcher._running is None)
-        await asyncio.sleep(0.1)
-        batcher.raise_if_stalled()
+        assert [len(batch) for batch in scorer.batches] == [1, 2, 1], "one batch, then rest"
+        await eventually(lambda: batcher._running is None)
+        batcher.raise_if_stalled()  # a rest is no stall
         explained.cancel()
         await asyncio.wait([explained])
+
+
+async def test_explanations_have_the_whole_device_while_no_answer_is_made() -> None:
+    scorer = FakeScorer(seconds_per_batch=0.002)
+    options = {"max_tokens_per_batch": 64, "explain_share": 1e-5, "answer_lasts_s": 0}
+    async with batching(scorer, **options) as batcher:
+        await batcher.evaluate(context(), "question", texts("an answer"))
+        passages = numbered(40, "explained pair number")
+        scored = await batcher.evaluate(context(60, Lane.EXPLAIN), "why", passages)
+        assert [each.score for each in scored] == [score_of(passage.text) for passage in passages]
+
+
+@pytest.mark.parametrize(
+    ("now_s", "wait_s"), [(11.0, 4.0), (14.0, 1.0), (15.0, 0.0), (16.0, 0.0), (100.0, 0.0)]
+)
+def test_a_ration_rests_in_proportion_to_work_until_answers_are_over(
+    now_s: float, wait_s: float
+) -> None:
+    ration = ExplainRation(share=0.2, answer_lasts_s=600.0)
+    ration.answering(10.0)
+    ration.explained(1.0, 11.0)
+    assert ration.wait_s(now_s) == pytest.approx(wait_s)
+    over = ExplainRation(share=0.2, answer_lasts_s=2.0)
+    over.answering(10.0)
+    over.explained(1.0, 11.0)
+    assert over.wait_s(now_s) == pytest.approx(min(wait_s, max(0.0, 12.0 - now_s)))
 
 
 async def test_explanations_push_no_answers_scores_out_of_the_cache() -> None:
