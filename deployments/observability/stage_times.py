@@ -10,7 +10,7 @@ from crag_core.errors import CragError
 from deployments.observability.meter import meter
 from deployments.observability.metrics.answers import (
     CALL_SECONDS,
-    CALLS,
+    CALLS_FAILED,
     WAIT_SECONDS,
     WORK_SECONDS,
 )
@@ -26,15 +26,15 @@ class Work:
     def __init__(self, ctx: RequestContext) -> None:
         """Has not waited yet."""
         self.ctx = ctx
-        self.waited_s = 0.0
-        """Seconds of it that were spent waiting for a batch, a device or a lock."""
+        self.waited_s: float | None = None
+        """Seconds of it that were spent waiting for a batch, a device or a lock, where it has to."""
 
     @asynccontextmanager
     async def after_waiting_for(self, lock: asyncio.Lock) -> AsyncIterator[None]:
         """Hold the lock; the wait for it counts as such."""
         started = time.perf_counter()
         async with lock:
-            self.waited_s += time.perf_counter() - started
+            self.waited_s = time.perf_counter() - started
             yield
 
 
@@ -47,9 +47,10 @@ def working(ctx: RequestContext, stage: str) -> Iterator[Work]:
         with span(ctx, stage) as work.ctx:
             yield work
     finally:
-        measured = meter()
-        measured.observe(WAIT_SECONDS, work.waited_s, stage=stage)
-        measured.observe(WORK_SECONDS, time.perf_counter() - started - work.waited_s, stage=stage)
+        waited_s = work.waited_s or 0.0
+        if work.waited_s is not None:
+            meter().observe(WAIT_SECONDS, waited_s, stage=stage)
+        meter().observe(WORK_SECONDS, time.perf_counter() - started - waited_s, stage=stage)
 
 
 class Call:
@@ -65,7 +66,7 @@ class Call:
 
 @contextmanager
 def calling(stage: str) -> Iterator[Call]:
-    """Time a handle call, and count how it ended."""
+    """Time a handle call, and count one that does not end well."""
     call, outcome, started = Call(), CragError.code, time.perf_counter()
     try:
         yield call
@@ -80,6 +81,6 @@ def calling(stage: str) -> Iterator[Call]:
         outcome = OK if call.is_whole else CANCELLED
         raise
     finally:
-        measured = meter()
-        measured.observe(CALL_SECONDS, time.perf_counter() - started, stage=stage)
-        measured.count(CALLS, stage=stage, outcome=outcome)
+        meter().observe(CALL_SECONDS, time.perf_counter() - started, stage=stage)
+        if outcome != OK:
+            meter().count(CALLS_FAILED, stage=stage, outcome=outcome)

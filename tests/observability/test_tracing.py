@@ -1,11 +1,16 @@
 """A request's spans form one tree, whichever processes it passes; without a collector there are none."""
 
 import asyncio
+import gzip
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
@@ -94,6 +99,43 @@ def test_what_the_client_does_not_sample_is_not_traced(spans: Spans) -> None:
         assert graph.ctx.traceparent is not None
         assert graph.ctx.traceparent.endswith("-00")
     assert spans.finished == ()
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes OTLP over HTTP."""
+
+    received: ClassVar[list[ExportTraceServiceRequest]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+        self.received.append(ExportTraceServiceRequest.FromString(body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+def test_spans_reach_a_collector_over_http() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        endpoint = f"http://127.0.0.1:{server.server_port}/v1/traces"
+        tracing.trace("Evaluator", TracingSettings(otlp_endpoint=endpoint))
+        with working(ctx(CLIENT), "evaluate"):
+            pass
+    finally:
+        tracing.stop()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    ((resource,),) = ([*request.resource_spans] for request in Collector.received)
+    described = {it.key: it.value.string_value for it in resource.resource.attributes}
+    assert (described["service.name"], described["service.instance.id"]) == ("crag-serve", "Evaluator")
+    (span,) = resource.scope_spans[0].spans
+    assert (span.name, span.parent_span_id.hex()) == ("evaluate", "b7ad6b7169203331")
 
 
 def test_without_a_collector_a_context_passes_unchanged() -> None:

@@ -30,6 +30,8 @@ _INCORRECT = (
     'sum(rate(METRIC{action="incorrect"}[1h]%s)) / (sum(rate(METRIC{action!="none"}[1h]%s)) > 0.01)'
 )
 
+_OWN_MEAN = share("METRIC_sum", "METRIC_count", ("stage",))
+
 ANSWERS = Counter(
     name="crag_answers",
     help="Answer requests by how they ended.",
@@ -71,13 +73,7 @@ STAGE_SECONDS = Histogram(
     panel=Panel(
         Dashboard.OVERVIEW,
         "Mean seconds by stage",
-        queries=(
-            Query(
-                "sum by (stage) (rate(METRIC_sum[$__rate_interval]))"
-                " / (sum by (stage) (rate(METRIC_count[$__rate_interval])) > 0)",
-                "{{stage}}",
-            ),
-        ),
+        queries=(Query(_OWN_MEAN, "{{stage}}"),),
     ),
 )
 
@@ -90,29 +86,18 @@ CALL_SECONDS = Histogram(
     panel=Panel(
         Dashboard.OVERVIEW,
         "Mean seconds of a handle call",
-        queries=(
-            Query(
-                "sum by (stage) (rate(METRIC_sum[$__rate_interval]))"
-                " / (sum by (stage) (rate(METRIC_count[$__rate_interval])) > 0)",
-                "{{stage}}",
-            ),
-        ),
+        queries=(Query(_OWN_MEAN, "{{stage}}"),),
     ),
 )
 
-CALLS = Counter(
-    name="crag_calls",
-    help="Handle calls by how they ended; `cancelled` is a caller that left.",
+CALLS_FAILED = Counter(
+    name="crag_calls_failed",
+    help="Handle calls that did not end well; `cancelled` is a caller that left.",
     labels=(STAGE, OUTCOME),
     panel=Panel(
         Dashboard.OVERVIEW,
         "Handle calls that did not end well",
-        queries=(
-            Query(
-                'sum by (stage, outcome) (rate(METRIC{outcome!="ok"}[$__rate_interval]))',
-                "{{stage}} {{outcome}}",
-            ),
-        ),
+        by=("stage", "outcome"),
         at_rest="every call ended well",
     ),
 )
@@ -142,6 +127,9 @@ WAIT_SECONDS = Histogram(
     ),
 )
 
+_CALL, _WAIT = f"({mean(CALL_SECONDS, ('stage',))})", f"({mean(WAIT_SECONDS, ('stage',))})"
+_WORK, _WAIT_OR_NOT = f"({_OWN_MEAN})", f"({_WAIT} or 0 * ({_OWN_MEAN}))"
+
 WORK_SECONDS = Histogram(
     name="crag_work_seconds",
     help="Seconds that a replica worked on a call, without its wait.",
@@ -152,18 +140,15 @@ WORK_SECONDS = Histogram(
         Dashboard.OVERVIEW,
         "A handle call taken apart: on the way, waiting, working",
         queries=(
-            Query(f"{mean(CALL_SECONDS, ('stage',))} - on (stage) {mean(WAIT_SECONDS, ('stage',))}"
-                  " - on (stage) sum by (stage) (rate(METRIC_sum[$__rate_interval]))"
-                  " / (sum by (stage) (rate(METRIC_count[$__rate_interval])) > 0)",
-                  "on the way {{stage}}"),
-            Query(mean(WAIT_SECONDS, ("stage",)), "waiting {{stage}}"),
-            Query("sum by (stage) (rate(METRIC_sum[$__rate_interval]))"
-                  " / (sum by (stage) (rate(METRIC_count[$__rate_interval])) > 0)",
-                  "working {{stage}}"),
+            Query(
+                f"{_CALL} - on (stage) {_WORK} - on (stage) ({_WAIT} or 0 * {_WORK})", "way {{stage}}"
+            ),
+            Query(_WAIT, "waiting {{stage}}"),
+            Query(_WORK, "working {{stage}}"),
         ),
         stacked=True,
     ),
-)  # fmt: skip
+)
 
 DEGRADED = Counter(
     name="crag_degraded",
