@@ -139,7 +139,7 @@ NODE_CPU = Gauge(
     unit=Unit.PERCENT,
     origin=Origin.FOREIGN,
     across=Across.MAX,
-    panel=Panel(Dashboard.CLUSTER, "CPU by node", by=("instance",)),
+    panel=Panel(Dashboard.CLUSTER, "CPU by node", by=("ip",)),
 )
 
 NODE_MEMORY = Gauge(
@@ -147,5 +147,5 @@ NODE_MEMORY = Gauge(
     help="Memory used on a node.",
     unit=Unit.BYTES,
     origin=Origin.FOREIGN,
-    panel=Panel(Dashboard.CLUSTER, "Memory by node", by=("instance",)),
+    panel=Panel(Dashboard.CLUSTER, "Memory by node", by=("ip",)),
 )
