@@ -5,7 +5,7 @@ with `internal` and `external` knowledge beside the question.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +152,3 @@ def _passage(entry: object) -> Passage:
         raise ValueError(f"{entry!r} is no passage")
     text = entry.get("text", entry.get("paragraph_text", ""))
     return Passage(str(text), str(entry.get("title") or ""))
-
-
-def names_of(sets: Sequence[QuestionSet]) -> str:
-    """The sets' names, for a person."""
-    return ", ".join(each.name for each in sets)

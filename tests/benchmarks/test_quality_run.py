@@ -3,6 +3,10 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from benchmarks.run_folder import ROWS
 from deployments.cli import app
 from tests.benchmarks.servers import ANSWER, Handler, free_port, serving_on_thread
 
+ROOT = Path(__file__).parents[2]
 QUESTIONS = [("Who wrote It?", "King"), ("What is its genre?", "horror"), ("Who is Ann?", "a poet")]
 RUN = {"format": 1, "documents": "given"}
 
@@ -142,6 +147,34 @@ def test_pages_from_elsewhere_than_the_run_says_end_it(data: Path, tmp_path: Pat
         pytest.raises(ValueError, match="searched snapshot, but this run says --search replay"),
     ):
         asyncio.run(run(settings(data, port, search=SearchSide.REPLAY), tmp_path, quietly))
+
+
+def test_an_interrupted_run_keeps_its_answers_and_goes_on(data: Path, tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    stalls = threading.Event()
+
+    async def stalling(request: web.Request) -> web.Response:
+        if len(seen) >= 2 and not stalls.is_set():
+            await asyncio.sleep(60)
+        return await answering(lambda _: "King", seen)(request)  # type: ignore[return-value]  # its own
+
+    with serving_on_thread(stalling) as port:
+        command = [
+            sys.executable, "-m", "benchmarks", "quality", "--data", str(data), "--method", "rag",
+            "--url", f"http://127.0.0.1:{port}", "--out", str(tmp_path), "--concurrency", "1",
+        ]  # fmt: skip
+        running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        rows = tmp_path / ROWS
+        while not rows.exists() or rows.read_bytes().count(b"\n") < 2:
+            assert running.poll() is None, running.stderr and running.stderr.read()
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+        stalls.set()
+        again = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert running.returncode == 130 and "the same command goes on from" in told
+    assert sorted(body["question"] for body in seen) == sorted(text for text, _ in QUESTIONS)
+    assert "3 questions" in again.stdout
 
 
 def row(question: str, **fields: Any) -> Row:
