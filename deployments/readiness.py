@@ -79,9 +79,9 @@ class Canary:
     async def _watch(self, stage: Stage) -> None:
         answered_with: object = None
         while True:
-            deployments = await self._deployments_of(stage)
-            replicas = [deployment.running for deployment in deployments]
             try:
+                deployments = await self._deployments_of(stage)
+                replicas = [deployment.running for deployment in deployments]
                 if any(deployment.is_at_zero for deployment in deployments):
                     answered_with, self._states[stage] = None, _AT_ZERO
                 elif replicas != answered_with:

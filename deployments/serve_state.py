@@ -95,7 +95,8 @@ def _deployments() -> Mapping[str, DeploymentState]:
     controller = _get_global_client()
     assert controller is not None, "it raises when there is none"
     application = serve.get_replica_context().app_name
-    details: Any = controller.get_serve_details()["applications"][application]["deployments"]
+    applications: Any = controller.get_serve_details()["applications"]
+    details = applications.get(application, {}).get("deployments", {})  # it may just be deleted
     return {
         name: DeploymentState(
             target=deployment["target_num_replicas"],
