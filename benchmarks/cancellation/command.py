@@ -77,7 +77,7 @@ def cancellation(
         environment = application["runtime_env"]["env_vars"]
         environment[NOTES] = str(Path(folder, "notes"))
         with served(content, {NOTES: os.fspath(Path(folder, "notes"))}) as server:
-            stopped = _matrix(notes, server.url, repeats)
+            stopped = _matrix(notes, server.url, repeats, err)
             err.print(f"{hang_ups} hang-ups at random moments", highlight=False)
             left = _many(notes, server.url, hang_ups)
     if as_json:
@@ -113,7 +113,7 @@ def markdown(stopped: list[Stopped], left: Left) -> str:
     )
 
 
-def _matrix(notes: Notes, url: str, repeats: int) -> list[Stopped]:
+def _matrix(notes: Notes, url: str, repeats: int, err: Console) -> list[Stopped]:
     found = []
     for is_streamed in (False, True):
         for moment in ("queue", *_MOMENTS):
@@ -125,6 +125,7 @@ def _matrix(notes: Notes, url: str, repeats: int) -> list[Stopped]:
                 else:
                     took_s.append(stopped_after_s(notes, url, moment, is_streamed=is_streamed))
             found.append(Stopped(moment, is_streamed, 1000 * median(took_s), 1000 * max(took_s)))
+            err.print(f"{moment}: {found[-1].longest_ms:.0f} ms at the longest", highlight=False)
     return found
 
 

@@ -29,9 +29,9 @@ from benchmarks.server_process import ServerProcess
 from benchmarks.timed_config import with_timed_engine
 
 TIMES = 3.0
-_CALM_S = 15.0
-_STEP_S = 12.0
-_AFTER_S = 30.0
+_CALM_S = 10.0
+_STEP_S = 8.0
+_AFTER_S = 20.0
 _CALM = 0.5
 _TIMED_SEQUENCES = 2
 _GOOD_SHARE, _RECOVERED_WITHIN_S, _TOLD_WITHIN, _GROWTH = 0.85, 10.0, 2.0, 0.02
@@ -149,9 +149,13 @@ def _measured(
     before_mib = _resident_mib(server)
     crowd = Clients(server.url, patience_s, not silent, RETRIES, max_new_tokens)
     flooded = crowd.come(ArrivalSettings(rate_per_s=TIMES * peak), duration_s)
+    good_per_s = goodput_per_s(flooded, duration_s)
+    err.print(f"{good_per_s:.2f} good answers a second; half as much", highlight=False)
     after = hurried.come(ArrivalSettings(rate_per_s=_CALM * peak), _AFTER_S, seed=1)
     after_mib = _resident_mib(server)
-    err.print("a burst, and those who come back", highlight=False)
+    err.print(
+        f"well after {recovered_s(after):.1f} s; a burst, and those who come back", highlight=False
+    )
     settings = LoadSettings(workload=WorkloadSettings(max_new_tokens=max_new_tokens))
     body = workload(settings).request(0).body
     max_wait_s = float(_args(config).get("admission", {}).get("max_wait_s", 10.0))
@@ -163,7 +167,7 @@ def _measured(
         patience_s=patience_s,
         peak_per_s=peak,
         offered_per_s=TIMES * peak,
-        goodput_per_s=goodput_per_s(flooded, duration_s),
+        goodput_per_s=good_per_s,
         outcomes=shares(flooded),
         recovered_s=recovered_s(after),
         resident_mib_before=before_mib,
