@@ -1,18 +1,14 @@
 """Gathers the application's metrics from the metrics agent of every node."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import aiohttp
 import ray
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from deployments.observability.registry import metrics
 
-_DECLARED = frozenset(metric.exported.removesuffix("_total") for metric in metrics())
+_DECLARED = frozenset(metric.exported for metric in metrics())
 """Families that are passed on: the application's own, and those of Ray and vLLM that it draws."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
@@ -28,14 +24,29 @@ async def gather_metrics() -> str:
     ]
     async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
         pages = await asyncio.gather(*(_page(session, url) for url in urls))
-    return await asyncio.to_thread(merged, pages)
+    return merged(pages)
 
 
 def merged(pages: Iterable[str]) -> str:
-    """One exposition of several, each family once, only the application's own."""
-    registry = CollectorRegistry()
-    registry.register(_Families(pages))
-    return generate_latest(registry).decode()
+    """One exposition of several, each family once, only what is declared.
+
+    Lines are passed on as they are: a node's page is mostly Ray's own, and reading all of it as numbers
+    would take longer than everything else.
+    """
+    families: dict[str, list[str]] = {}
+    for page in pages:
+        name, family, is_new = "", None, False
+        for line in page.splitlines():
+            if line.startswith("#"):
+                of = line.split(" ", 3)[2]
+                if of != name:
+                    name, is_new = of, of not in families
+                    family = families.setdefault(name, []) if name in _DECLARED else None
+                if not is_new:
+                    continue
+            if family is not None and line:
+                family.append(line)
+    return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
 async def _page(session: aiohttp.ClientSession, url: str) -> str:
@@ -44,18 +55,3 @@ async def _page(session: aiohttp.ClientSession, url: str) -> str:
             return await response.text() if response.status == 200 else ""
     except (aiohttp.ClientError, TimeoutError):
         return ""
-
-
-class _Families(Collector):
-    def __init__(self, pages: Iterable[str]) -> None:
-        self._families: dict[str, Metric] = {}
-        for page in pages:
-            for family in text_string_to_metric_families(page):
-                if family.name not in _DECLARED:
-                    continue
-                known = self._families.setdefault(family.name, family)
-                if known is not family:
-                    known.samples.extend(family.samples)
-
-    def collect(self) -> Iterator[Metric]:
-        return iter(self._families.values())
