@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from ray.serve.schema import ServeDeploySchema
 
 from deployments.app import Leaves, wired
+from deployments.commands.terminal import output_kept_clean
 from deployments.records.store import RecordStore
 from deployments.settings import AppSettings, MediaWikiSettings, RecordSettings
 
@@ -36,13 +37,13 @@ async def opened(config: ServeDeploySchema, settings: AppSettings) -> AsyncItera
     for name, value in config.applications[0].runtime_env.get("env_vars", {}).items():
         os.environ.setdefault(name, value)
     hosting = InProcess()
-    ingress = wired(without_access(settings), Leaves(), hosting)
-    try:
+    with output_kept_clean():  # engines print where a command's JSON goes
+        ingress = wired(without_access(settings), Leaves(), hosting)
         await hosting.started()
-        yield LocalApplication(ingress.replica.api(), hosting.handles, settings)
-    finally:
-        if generator := hosting.handles.get("Generator"):
-            generator.replica.shutdown()
+        try:
+            yield LocalApplication(ingress.replica.api(), hosting.handles, settings)
+        finally:
+            hosting.handles["Generator"].replica.shutdown()
 
 
 def without_access(settings: AppSettings) -> AppSettings:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from deployments.commands.terminal import JsonFlag, err, out, sentences_for_errors, shown
+from deployments.commands.terminal import (
+    JsonFlag,
+    err,
+    out,
+    output_kept_clean,
+    sentences_for_errors,
+    shown,
+)
 from deployments.settings import GeneratorSettings
 
 if TYPE_CHECKING:  # LanceDB behind them must not be loaded in a process that forks, as `crag serve` does
@@ -90,7 +95,7 @@ def build(
                 "enforce_eager": eager,
             }
         )
-        with _bar() as show, _output_kept_clean():
+        with _bar() as show, output_kept_clean():
             report = _read(corpus, out_folder, settings, entities, engines, gpus, show)
         rows = _index(out_folder, encoder, replace=replace)
     for passage, failure in report.failures[:_REPORTED_FAILURES]:
@@ -180,20 +185,6 @@ def _print(report: dict[str, Any], folder: Path, as_json: bool) -> None:
             f"read {report['passages'] - report['resumed']:,} passages now, "
             f"{report['passages_per_second']} a second, {tokens:,} tokens; {report['failed']:,} failed"
         )
-
-
-@contextmanager
-def _output_kept_clean() -> Iterator[None]:
-    """What engines and their processes write to the standard output goes to the standard error."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 @contextmanager

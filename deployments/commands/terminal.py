@@ -1,5 +1,7 @@
 """What the commands print: answers and findings as a person reads them."""
 
+import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
@@ -46,6 +48,20 @@ def meanwhile(what: str) -> Iterator[None]:
     """Says what takes its time."""
     with err.status(what):
         yield
+
+
+@contextmanager
+def output_kept_clean() -> Iterator[None]:
+    """What engines and their processes write to the standard output goes to the standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_findings(findings: Iterable[Finding]) -> None:
