@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from deployments import explain_terminal
 from deployments.cli import app
+from deployments.commands import explain_terminal
 
 ROOT = Path(__file__).parents[2]
 QUESTION, PASSAGE = "Who wrote [red]Emma?", "Jane\x1b Austen."
