@@ -19,6 +19,7 @@ from ray.exceptions import (
     ObjectLostError,
     RayActorError,
     RayTaskError,
+    TaskCancelledError,
     WorkerCrashedError,
 )
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -42,6 +43,9 @@ _LOST = (
     WorkerCrashedError,
 )
 """What Ray raises when a replica, its worker or its node has gone."""
+
+_CANCELLED = (asyncio.CancelledError, TaskCancelledError)
+"""What a call raises that was cancelled; the second is Ray's own word for it, Serve's is of its kind."""
 
 _HOLD_S = 30.0
 """A call that no replica has taken for so long is given up: longer than most replicas take to start."""
@@ -167,7 +171,7 @@ def _taken_in_time(stage: Stage | PipelineName, response: Any) -> Iterator[async
     timer = asyncio.get_running_loop().call_later(_HOLD_S, give_up)
     try:
         yield timer
-    except (asyncio.CancelledError, StageUnavailable):
+    except (*_CANCELLED, StageUnavailable):
         task = asyncio.current_task()
         if not given_up or (task is not None and task.cancelling()):
             raise
@@ -180,14 +184,14 @@ def _taken_in_time(stage: Stage | PipelineName, response: Any) -> Iterator[async
 
 
 def _is_lost(cause: BaseException | None) -> bool:
-    return isinstance(cause, (*_LOST, asyncio.CancelledError))
+    return isinstance(cause, (*_LOST, *_CANCELLED))
 
 
 @contextmanager
 def _translated(stage: Stage | PipelineName) -> Iterator[None]:
     try:
         yield
-    except asyncio.CancelledError as error:
+    except _CANCELLED as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise

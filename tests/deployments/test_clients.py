@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
-from ray.serve.exceptions import BackPressureError
+from ray.serve.exceptions import BackPressureError, RequestCancelledError
 
 from crag_core.context import RequestContext
 from crag_core.errors import EvaluationFailed, Overloaded, StageTimedOut, StageUnavailable
@@ -28,6 +28,7 @@ class FakeResponse:
 
     reply: Reply
     is_taken: bool = True
+    cancelled_as: Callable[[], BaseException] = asyncio.CancelledError
     _replica_result_future: Any = field(default_factory=concurrent.futures.Future)
 
     def __post_init__(self) -> None:
@@ -36,7 +37,10 @@ class FakeResponse:
 
     def __await__(self) -> Any:
         if not self.is_taken:
-            yield from asyncio.wrap_future(self._replica_result_future).__await__()
+            try:
+                yield from asyncio.wrap_future(self._replica_result_future).__await__()
+            except asyncio.CancelledError:
+                raise self.cancelled_as() from None
         return self.reply()
 
     def __aiter__(self) -> "FakeResponse":
@@ -55,6 +59,7 @@ class FakeMethod:
 
     replies: list[Reply]
     is_taken: bool = True
+    cancelled_as: Callable[[], BaseException] = asyncio.CancelledError
     sent: list[Message] = field(default_factory=list)
 
     def options(self, **_: object) -> "FakeMethod":
@@ -63,7 +68,7 @@ class FakeMethod:
     def remote(self, message: Message) -> FakeResponse:
         self.sent.append(message)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        return FakeResponse(reply, self.is_taken)
+        return FakeResponse(reply, self.is_taken, self.cancelled_as)
 
 
 @dataclass
@@ -192,12 +197,15 @@ async def test_a_lost_graph_is_asked_again() -> None:
     assert await anext(pieces) == "Paris"
 
 
+@pytest.mark.parametrize("cancelled_as", [asyncio.CancelledError, RequestCancelledError])
 @pytest.mark.parametrize("call", [retrieve, generated])
 async def test_a_call_that_no_replica_takes_is_given_up_after_the_hold(
-    call: Callable[[FakeMethod], Any], monkeypatch: pytest.MonkeyPatch
+    call: Callable[[FakeMethod], Any],
+    cancelled_as: Callable[[], BaseException],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(calls, "_HOLD_S", 0.05)
-    method = FakeMethod([lambda: "never"], is_taken=False)
+    method = FakeMethod([lambda: "never"], is_taken=False, cancelled_as=cancelled_as)
     with pytest.raises(StageUnavailable, match="may just be starting"):
         await call(method)
     assert len(method.sent) == 1
