@@ -63,9 +63,8 @@ class Fleet:
 
 def end_replica() -> None:
     """End the process of this replica at once, so that Serve starts another; elsewhere do nothing."""
-    try:
-        serve.get_replica_context()
-    except RayServeException:
+    # an actor's process, and no other: what runs the application in one process must not be ended
+    if not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
         return
     _logger.critical("this replica ends: it cannot go on")
     os._exit(1)
