@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_packages_their_data_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert top == {"crag_core", "deployments", "benchmarks", "training"}
+    assert top == {"crag_core", "deployments", "explainability", "benchmarks", "training"}
     assert "deployments/evaluators/minilm-head/evaluator.json" in names
     assert "deployments/evaluators/minilm-head/head.safetensors" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
