@@ -3,6 +3,7 @@
 A query may say METRIC for the exported name of the metric that it stands with.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -140,7 +141,7 @@ class Alert:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Metric:
+class Metric(ABC):
     """One metric, declared once; `name` without what the exporter adds to it."""
 
     name: str
@@ -178,8 +179,8 @@ class Metric:
     def _drawn_unit(self) -> Unit:
         return self.unit
 
-    def _drawn(self, by: tuple[str, ...]) -> Iterable[Query]:
-        raise NotImplementedError
+    @abstractmethod
+    def _drawn(self, by: tuple[str, ...]) -> Iterable[Query]: ...
 
     def _named(self, query: Query) -> Query:
         return replace(query, expression=query.expression.replace("METRIC", self.exported))
