@@ -296,6 +296,19 @@ async def test_nothing_there_is_an_empty_result_and_echoes_nothing() -> None:
     assert result.requests == len(wiki.asked) <= 3
 
 
+async def test_words_that_few_pages_have_are_not_searched_for_among_more() -> None:
+    wiki = FakeWiki({"Larder": "A larder is a room."}, hits={"Ada Quill": ["Larder"]})
+    await search(wiki, "What is the occupation of Ada Quill?")
+    assert wiki.kinds == ["titles", "search"]
+
+
+async def test_a_search_that_has_more_than_was_asked_for_is_narrowed() -> None:
+    leads = {f"Room {number}": "A room is a part of a house." for number in range(10)}
+    wiki = FakeWiki(leads, hits={"Ada Quill": list(leads)})
+    await search(wiki, "What is the occupation of Ada Quill?")
+    assert wiki.kinds == ["titles", "search", "search"]
+
+
 @pytest.mark.parametrize("allowed", [1, 2, 3])
 async def test_no_search_sends_more_requests_than_allowed(allowed: int) -> None:
     wiki = FakeWiki(FINLAYS, {"Alien": ["Scotland"]})
@@ -312,7 +325,7 @@ async def test_a_question_of_nothing_sends_no_request() -> None:
 async def test_titles_that_no_wiki_has_are_not_sent() -> None:
     wiki = FakeWiki(hits={"C#": []})
     await search(wiki, "Who created C#?")
-    assert wiki.kinds == ["search", "search"]
+    assert wiki.kinds == ["search"]
     assert all("#" not in asked.get("titles", "") for asked in wiki.asked)
 
 

@@ -20,7 +20,8 @@ from tests.serve.conftest import ROOT
 pytestmark = pytest.mark.serve
 
 PASSAGES = [Passage("Paris is the capital of France."), Passage("Kale is a vegetable.")]
-QUESTIONS = [f"What is the capital of country number {i}?" for i in range(6)]
+QUESTIONS = [f"What is the capital of country number {i}?" for i in range(24)]
+"""So many that a replica without one is as likely as tossing 24 heads in a row."""
 ROUNDS = 3
 
 

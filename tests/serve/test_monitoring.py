@@ -5,7 +5,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,16 +46,13 @@ def monitored(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ht
 
 def test_every_panel_has_data_or_a_reason_to_be_empty(monitored: httpx.Client) -> None:
     wanted = [(panel, query) for panel in panels() if not panel.at_rest for query in panel.queries]
-    give_up = time.monotonic() + WITHIN_S
-    while missing := [(panel, query) for panel, query in wanted if not values(monitored, query)]:
-        assert time.monotonic() < give_up, [said(*it) for it in missing]
-        time.sleep(3)
+    within_time_none(wanted, lambda query: not values(monitored, query))
 
 
 def test_every_query_is_understood(monitored: httpx.Client) -> None:
-    for panel in panels():
-        for query in panel.queries:
-            assert not any(map(math.isnan, values(monitored, query))), said(panel, query)
+    """A quantile is NaN for a minute in which nothing ended: on a slow machine that may be any one."""
+    asked = [(panel, query) for panel in panels() for query in panel.queries]
+    within_time_none(asked, lambda query: any(map(math.isnan, values(monitored, query))))
 
 
 def test_every_rule_is_evaluated(monitored: httpx.Client) -> None:
@@ -82,6 +79,14 @@ def test_hostile_requests_leave_the_number_of_series_as_it_is(url: str, monitore
         after = series(client)
     assert after < SERIES_BUDGET
     assert after - before < 100, "an outcome not met before may open its series, no more"
+
+
+def within_time_none(asked: list[tuple[Panel, Query]], is_wrong: Callable[[Query], bool]) -> None:
+    """Ask again what is wrong, until nothing is."""
+    give_up = time.monotonic() + WITHIN_S
+    while asked := [(panel, query) for panel, query in asked if is_wrong(query)]:
+        assert time.monotonic() < give_up, [said(*it) for it in asked]
+        time.sleep(3)
 
 
 def series(client: httpx.Client) -> int:

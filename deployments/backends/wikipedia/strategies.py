@@ -98,6 +98,8 @@ class _Search:
     spare: dict[int, FoundPage] = field(default_factory=dict)
     ambiguous: dict[str, _Name] = field(default_factory=dict)
     unread: dict[str, _Name] = field(default_factory=dict)
+    exhausted: list[frozenset[str]] = field(default_factory=list)
+    """Words of full-text searches that came back with every page there is for them."""
 
     async def run(self) -> None:
         await self._look_up_titles()
@@ -172,9 +174,13 @@ class _Search:
 
     async def _search_text(self, query: SearchQuery) -> None:
         text = plain_query(query.text)
-        if not text:
-            return
-        answer = await self._ask(search_parameters(text, max(self.limit, _SEARCHED_PAGES)))
+        words = frozenset(folded(text).split())
+        if not words or any(fewer <= words for fewer in self.exhausted):
+            return  # a wiki wants all words in a page: more words find none that fewer did not
+        wanted = max(self.limit, _SEARCHED_PAGES)
+        answer = await self._ask(search_parameters(text, wanted))
+        if len(answer.ranked) < wanted:
+            self.exhausted.append(words)
         for page in answer.ranked:
             if page.is_readable and not lists_meanings(page.extract) and _is_about(query.entity, page):
                 self._take(page, query, Strategy.SEARCH, is_expected=self._fits(page))
