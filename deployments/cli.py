@@ -21,7 +21,7 @@ from deployments.batch.command import batch
 from deployments.commands.asking import DEFAULT_URL, KeyOption, UrlOption, posted
 from deployments.commands.compact import compact
 from deployments.commands.config import config
-from deployments.commands.evaluator import calibrate, evaluator, train
+from deployments.commands.evaluator import calibrate, evaluator
 from deployments.commands.explain import explain
 from deployments.commands.keys import key
 from deployments.commands.replay import replay
@@ -36,6 +36,7 @@ from deployments.commands.terminal import (
     sentences_for_errors,
     shown,
 )
+from deployments.commands.train import train
 from deployments.settings import PageText, Pooling
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""`crag evaluator`, `crag train`, `crag calibrate`: the evaluator from labels to thresholds."""
+"""`crag evaluator`, `crag calibrate`: checkpoints, how good they are, and their thresholds."""
 
 import json
 import shlex
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,30 +16,14 @@ from rich.table import Table
 
 from crag_core.errors import SettingsError
 from deployments.backends.evaluators.released_task import ReleasedTask
+from deployments.commands.labelled_sets import DataOption, SetsOption, chosen_sets
 from deployments.commands.terminal import JsonFlag, err, meanwhile, out, sentences_for_errors
-from training.options import PopqaLabels, T5Shape
+from training.options import PopqaLabels
 
 if TYPE_CHECKING:
     from training.evaluator_test import Slice
-    from training.fine_tuning import Recipe, Trained
 
 evaluator = typer.Typer(no_args_is_help=True, help="Checkpoints of the retrieval evaluator.")
-train = typer.Typer(no_args_is_help=True, help="Train models on labelled data.")
-
-DataOption = Annotated[
-    Path, typer.Option(help="Folder with the question sets and wiki_corpus.", exists=True)
-]
-SetsOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="May be repeated; default popqa, hotpotqa, 2wiki, musique."),
-]
-
-
-class EvaluatorForm(StrEnum):
-    """What is trained: a checkpoint's own kind, or a small head over a frozen encoder."""
-
-    CHECKPOINT = "checkpoint"
-    EMBEDDING_HEAD = "embedding_head"
 
 
 class Goal(StrEnum):
@@ -47,94 +31,6 @@ class Goal(StrEnum):
 
     ACCURACY = "accuracy"
     SEARCH_BUDGET = "search-budget"
-
-
-@train.command("evaluator")
-def train_evaluator(
-    data: DataOption,
-    out_folder: Annotated[Path, typer.Option("--out", help="Folder that the evaluator is written to.")],
-    base: Annotated[
-        str | None, typer.Option(help="Folder or hub name: a T5 of any size, or another encoder.")
-    ] = None,
-    scratch: Annotated[
-        T5Shape | None,
-        typer.Option(help="Instead of --base: a T5 of this shape, with random weights."),
-    ] = None,
-    form: Annotated[
-        EvaluatorForm, typer.Option(help="embedding_head: a small head over --base, which stays frozen.")
-    ] = EvaluatorForm.CHECKPOINT,
-    sets: SetsOption = None,
-    labels: Annotated[
-        PopqaLabels,
-        typer.Option(help="PopQA: the passage holds the answer, or is the gold page (paper)."),
-    ] = PopqaLabels.ANSWER,
-    learning_rate: Annotated[float, typer.Option(help="AdamW's, decaying to 0.", min=0)] = 1e-4,
-    epochs: Annotated[float, typer.Option(help="Times over the pairs at most.", min=0.01)] = 8.0,
-    batch_pairs: Annotated[int, typer.Option(help="Pairs of a step, on each worker.", min=1)] = 12,
-    max_tokens: Annotated[int, typer.Option(help="Longer pairs lose their end.", min=16)] = 512,
-    max_gradient_norm: Annotated[float, typer.Option(help="Gradients are clipped here.", min=0)] = 1.0,
-    validation_share: Annotated[
-        float, typer.Option(help="Share held out, no entity of which is trained on.", min=0.01, max=0.5)
-    ] = 0.1,
-    patience_epochs: Annotated[
-        int, typer.Option(help="Epochs without a better AUC until it stops.", min=1)
-    ] = 2,
-    max_steps: Annotated[int | None, typer.Option(help="Steps at most.", min=1)] = None,
-    max_pairs: Annotated[int | None, typer.Option(help="Pairs at most, whole questions.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Of the split, the order and new weights.")] = 0,
-    workers: Annotated[
-        int, typer.Option(help="Workers of Ray Train on the cluster; 0 trains in this process.", min=0)
-    ] = 0,
-    use_gpu: Annotated[bool, typer.Option("--gpu", help="One GPU for each worker.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Train a retrieval evaluator; defaults are the CRAG authors' recipe. Goes on where it stopped.
-
-    Relevant passages are those of the gold page or the supporting facts, the others hard negatives; the
-    best epoch by AUC on unseen entities is kept, with thresholds, in the form that `crag serve` loads.
-    """
-    command = f"crag {shlex.join(sys.argv[1:])}"
-    with sentences_for_errors("interrupted: the same command goes on from its last checkpoint"):
-        if (base is None) == (scratch is None):
-            raise SettingsError("name either --base or --scratch")
-        if form is EvaluatorForm.EMBEDDING_HEAD:
-            if base is None:
-                raise SettingsError("an embedding_head needs --base, the encoder under it")
-            _train_head(data, base, out_folder, _sets(sets), as_json=as_json)
-            return
-        from training.fine_tuning import Recipe
-        from training.labelled_pairs import describe, labelled_pairs, whole_questions
-
-        with meanwhile("labelling pairs"):
-            pairs = labelled_pairs(data, _sets(sets), labels)
-            pairs = whole_questions(pairs, max_pairs, seed)
-        if scratch is not None:
-            base = str(_made_t5(out_folder, scratch, pairs, seed))
-        err.print(describe(pairs))
-        recipe = Recipe(
-            base=str(base),
-            learning_rate=learning_rate,
-            epochs=epochs,
-            batch_pairs=batch_pairs,
-            max_tokens=max_tokens,
-            max_gradient_norm=max_gradient_norm,
-            validation_share=validation_share,
-            patience_epochs=patience_epochs,
-            max_steps=max_steps or -1,
-            seed=seed,
-        )
-        trained = _fine_tuned(pairs, recipe, out_folder, describe(pairs), command, workers, use_gpu)
-    losses = trained.losses
-    report = {**asdict(trained), "thresholds": trained.thresholds.model_dump()}
-    if as_json:
-        out.print_json(data=report)
-        return
-    fell = f"loss {losses[0]:.3f} at first, {losses[-1]:.3f} at last; " if losses else ""
-    out.print(
-        f"{out_folder}: {trained.steps} steps over {trained.pairs:,} pairs; {fell}"
-        f"AUC {trained.auc:.3f} on {trained.validation_pairs:,} pairs of unseen entities; "
-        f"{trained.thresholds}"
-    )
 
 
 @evaluator.command("epsilon")
@@ -206,7 +102,7 @@ def evaluator_test(
         with meanwhile("loading"):
             settings = EvaluatorSettings(model=folder, encoder=encoder, device=device, threads=threads)
             scorer = load_scorer(settings)
-            pairs = labelled_pairs(data, _sets(sets), labels)
+            pairs = labelled_pairs(data, chosen_sets(sets), labels)
             pairs = whole_questions(pairs, max_pairs, seed)
         with _scoring(len(pairs)) as show:
             scores = scored_by(scorer, pairs, show)
@@ -261,62 +157,6 @@ def calibrate(
     else:
         out.print(report["sentence"])
         out.print(json.dumps(report["thresholds"]))
-
-
-def _sets(sets: Sequence[str] | None) -> Sequence[str]:
-    from training.labelled_pairs import ALL_SETS
-
-    return tuple(sets) if sets else ALL_SETS
-
-
-def _made_t5(out_folder: Path, shape: T5Shape, pairs: Sequence[Any], seed: int) -> Path:
-    from training.from_scratch import make_t5
-
-    folder = out_folder.with_name(f"{out_folder.name}.base")
-    if not (folder / "config.json").exists():
-        with meanwhile(f"making a {shape} T5 and its vocabulary"):
-            texts = [text for pair in pairs for text in (pair.question, pair.passage.text)]
-            make_t5(folder, shape, texts, seed)
-    return folder
-
-
-def _fine_tuned(
-    pairs: Sequence[Any],
-    recipe: "Recipe",
-    folder: Path,
-    trained_on: str,
-    command: str,
-    workers: int,
-    use_gpu: bool,
-) -> "Trained":
-    if workers:
-        from deployments.cluster_training import fine_tune_on_cluster
-
-        return fine_tune_on_cluster(
-            pairs, recipe, folder, trained_on, command, workers=workers, use_gpu=use_gpu
-        )
-    from training.fine_tuning import fine_tune
-
-    return fine_tune(pairs, recipe, folder, trained_on=trained_on, command=command)
-
-
-def _train_head(data: Path, base: str, folder: Path, sets: Sequence[str], *, as_json: bool) -> None:
-    from training.embedding_head import train_embedding_head
-
-    trained = train_embedding_head(data, base, folder, sets)
-    if as_json:
-        out.print_json(data=trained.as_json())
-        return
-    table = Table("questions", "pairs", "AUC, entities unseen", "AUC, set unseen", "AUC, bare cosine")
-    for row in trained.quality:
-        left_out = "" if row.auc_left_out is None else f"{row.auc_left_out:.3f}"
-        table.add_row(row.name, str(row.pairs), f"{row.auc:.3f}", left_out, f"{row.auc_cosine:.3f}")
-    out.print(table)
-    gain = trained.over_cosine
-    out.print(
-        f"over bare cosine: {gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}), paired by entity"
-    )
-    out.print(str(trained.thresholds))
 
 
 @contextmanager
