@@ -152,6 +152,7 @@ def wired(settings: AppSettings, leaves: Leaves, hosting: Hosting | None = None)
             settings.compact.pipeline,
             settings.crag,
             settings.generator,
+            settings.observability.records,
         )
         pipelines[PipelineName.COMPACT] = PipelineClient(graph, PipelineName.COMPACT)
     return bound(

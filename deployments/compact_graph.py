@@ -10,13 +10,15 @@ from crag_core.compact.resolution import Resolver
 from crag_core.compact.settings import CompactSettings
 from crag_core.errors import PipelineNotConfigured
 from crag_core.generation import AnswerWriter
-from crag_core.protocols import Generator, Retriever
+from crag_core.protocols import Generator, Pipeline, Retriever
 from crag_core.settings import CragSettings
 from crag_core.types import Answer, PipelineName
 from deployments.messages import PipelineRequest
 from deployments.observability.stage_times import working
 from deployments.observability.tracing import stages_as_spans
-from deployments.settings import GeneratorSettings
+from deployments.records.record import Models
+from deployments.records.recorded import Recorded
+from deployments.settings import GeneratorSettings, RecordSettings
 
 
 class HopReading(AnswerExtractor, SubQuestionRewriter, Protocol):
@@ -35,6 +37,7 @@ class CompactGraph:
         settings: CompactSettings,
         crag: CragSettings,
         generator_settings: GeneratorSettings,
+        records: RecordSettings,
     ) -> None:
         """Takes clients of the stages; `passages` is the corpus that stands in where no pair fits."""
         # imported here: the node that builds the application need not load what only a replica uses
@@ -42,7 +45,10 @@ class CompactGraph:
 
         counter = ChatTemplate(generator_settings.model, generator_settings.revision)
         resolver = Resolver(pairs, reader, reader, settings, passages)
-        self._compact = Compact(resolver, AnswerWriter(generator, counter), settings, crag)
+        self._compact: Pipeline = Compact(resolver, AnswerWriter(generator, counter), settings, crag)
+        if records.max_answers:
+            models = Models(generator_settings.model, generator_settings.revision)
+            self._compact = Recorded(self._compact, crag, models, settings)
 
     async def stream(self, request: PipelineRequest) -> AsyncGenerator[str | Answer]:
         """Pieces of the synthesis, then the Answer."""

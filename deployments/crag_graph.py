@@ -14,7 +14,7 @@ from deployments.messages import PipelineRequest
 from deployments.observability.stage_times import working
 from deployments.observability.tracing import stages_as_spans
 from deployments.records.record import Models
-from deployments.records.tape import Tape
+from deployments.records.recorded import Recorded
 from deployments.settings import GeneratorSettings, RecordSettings
 
 
@@ -37,13 +37,16 @@ class CragGraph:
 
         counter = ChatTemplate(generator_settings.model, generator_settings.revision)
         writer = AnswerWriter(generator, counter)
-        self._is_recording, self._settings = records.max_answers > 0, settings
-        self._models = Models(generator_settings.model, generator_settings.revision, None)
         self._pipelines: dict[PipelineName, Pipeline] = {
             PipelineName.CRAG: Crag(retriever, evaluator, searchers, writer, settings),
             PipelineName.RAG: Rag(retriever, writer, settings),
             PipelineName.NO_RETRIEVAL: NoRetrieval(writer, settings),
         }
+        if records.max_answers:
+            models = Models(generator_settings.model, generator_settings.revision)
+            self._pipelines = {
+                name: Recorded(pipeline, settings, models) for name, pipeline in self._pipelines.items()
+            }
 
     async def stream(self, request: PipelineRequest) -> AsyncGenerator[str | Answer]:
         """Pieces of the answer, then the Answer."""
@@ -52,14 +55,9 @@ class CragGraph:
         pipeline = self._pipelines.get(request.pipeline)
         if pipeline is None:
             raise PipelineNotConfigured(f"pipeline {request.pipeline} is not served by this graph")
-        tape = Tape() if self._is_recording else None
-        if tape is not None:
-            pipeline = tape.around(pipeline)
         with working(ctx, request.pipeline) as work:
             async with aclosing(pipeline.stream(work.ctx, request.ask)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Answer):
                         stages_as_spans(work.ctx, piece)
-                        if tape is not None:
-                            piece = tape.recorded(request.ask, self._settings, self._models, piece)
                     yield piece

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from crag_core.errors import AnswerNotFound
+from crag_core.errors import AnswerNotFound, SettingsError
 from crag_core.types import Passage
 from deployments.records.record import DecisionRecord
 
@@ -37,7 +37,13 @@ class KeptAnswers:
 
     async def pair(self, answer_id: str, document_id: str) -> tuple[str, Passage]:
         """The question and a document as they were scored; raises AnswerNotFound."""
-        record = DecisionRecord.from_json(await self.record(answer_id))
+        content = await self.record(answer_id)
+        try:
+            record = DecisionRecord.from_json(content)
+        except SettingsError as error:  # the store outlives the application that kept it
+            raise AnswerNotFound(
+                f"the record of answer {answer_id} is of another release: send its question and passage"
+            ) from error
         scored = record.calls.evaluated[0].passages if record.calls.evaluated else ()
         for document, passage in zip(record.answer.trace.documents, scored, strict=False):
             if document.document_id == document_id:

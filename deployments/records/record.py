@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
+from crag_core.compact.settings import CompactSettings
+from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredPair
 from crag_core.errors import SettingsError
 from crag_core.protocols import Ask, Evaluation, SearchResult
 from crag_core.queries.plan import Sought
@@ -51,6 +53,31 @@ class PageRead:
 
 
 @dataclass(frozen=True, slots=True)
+class PairsFound:
+    """One call of the base of atomic pairs: what was found for each query of a level."""
+
+    queries: tuple[str, ...]
+    limit: int
+    pairs: tuple[tuple[ScoredPair, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """One call of the sub-question rewriter."""
+
+    rewritings: tuple[Rewriting, ...]
+    texts: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """One call of the answer extractor."""
+
+    readings: tuple[Reading, ...]
+    answers: tuple[ExtractedAnswer | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """A call that ended with an error of the core; `call` is its key, as `tape.py` makes it."""
 
@@ -70,6 +97,9 @@ class Calls:
     counted: tuple[int, ...] = ()
     completed: tuple[tuple[Completion, ...], ...] = ()
     failed: tuple[Failed, ...] = ()
+    pairs: tuple[PairsFound, ...] = ()
+    rewritten: tuple[Rewritten, ...] = ()
+    extracted: tuple[Extracted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +108,23 @@ class Models:
 
     generator: str
     generator_revision: str | None
-    evaluator_id: str | None
+    evaluator_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """Enough to decide again: evidence and scores as they came, and the settings in force."""
+    """Enough to decide again: evidence and scores as they came, and the settings in force.
+
+    `compact` are the settings that pipeline `compact` has beside those of every pipeline; its
+    sub-questions stand in the answer's trace, as `hops`.
+    """
 
     ask: Ask
     settings: CragSettings
     models: Models
     calls: Calls
     answer: Answer
+    compact: CompactSettings | None = None
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:

@@ -6,9 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crag_core.baselines import NoRetrieval, Rag
+from crag_core.compact.compact import Compact
+from crag_core.compact.resolution import Resolver
+from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredPair
 from crag_core.context import RequestContext
 from crag_core.crag import Crag
-from crag_core.errors import CragError, EvaluationFailed, GenerationFailed, RetrievalFailed, SearchFailed
+from crag_core.errors import (
+    CragError,
+    EvaluationFailed,
+    GenerationFailed,
+    RetrievalFailed,
+    SearchFailed,
+    SettingsError,
+    StageFailed,
+)
 from crag_core.generation import AnswerWriter
 from crag_core.protocols import Evaluation, Pipeline, SearchResult
 from crag_core.queries.plan import Sought
@@ -30,7 +41,7 @@ class Difference:
 
 
 async def differences(record: DecisionRecord) -> Sequence[Difference]:
-    """Decide again, and compare; empty when nothing differs."""
+    """Decide again, and compare; empty when nothing differs. Raises SettingsError as `decided_again`."""
     try:
         now = await decided_again(record)
     except CragError as error:
@@ -43,7 +54,10 @@ async def differences(record: DecisionRecord) -> Sequence[Difference]:
 
 
 async def decided_again(record: DecisionRecord) -> Answer:
-    """The answer of today's pipeline over the recorded stages; raises the errors that it meets."""
+    """The answer of today's pipeline over the recorded stages; raises the errors that it meets.
+
+    Raises SettingsError for a record that lacks what its pipeline needs.
+    """
     ctx = RequestContext.starting_now("replay", _WITHIN_S)
     answer: Answer | None = None
     async with aclosing(_pipeline(record).stream(ctx, record.ask)) as pieces:
@@ -59,6 +73,7 @@ def _decision(answer: Answer) -> Iterator[tuple[str, Any]]:
     yield "thresholds", dict(answer.trace.thresholds)
     yield "documents", answer.trace.documents
     yield "pages", answer.trace.searched
+    yield "hops", answer.trace.hops
     yield "strips", [(it.document_id, it.start, it.end, it.score) for it in answer.citations]
     yield "evidence_quality", answer.evidence_quality
     yield "degraded", answer.degraded
@@ -71,7 +86,9 @@ def _pipeline(record: DecisionRecord) -> Pipeline:
         update={"speculation": SpeculationSettings(strips=False, search=False)}
     )
     said = _Recorded(record.calls)
-    writer = AnswerWriter(_Generator(said), _Counter(iter(record.calls.counted)))
+    writer = AnswerWriter(
+        _Generator(said, iter(record.calls.completed)), _Counter(iter(record.calls.counted))
+    )
     match record.answer.pipeline:
         case PipelineName.CRAG:
             searchers = [_Searcher(said, source) for source in _sources(record.calls)]
@@ -80,8 +97,14 @@ def _pipeline(record: DecisionRecord) -> Pipeline:
             return Rag(_Retriever(said), writer, settings)
         case PipelineName.NO_RETRIEVAL:
             return NoRetrieval(writer, settings)
-        case other:
-            raise RetrievalFailed(f"records of pipeline {other} cannot be replayed")
+        case PipelineName.COMPACT:
+            if record.compact is None:
+                raise SettingsError(
+                    "that record of pipeline compact lacks `compact`, its settings: it has no replay"
+                )
+            reader = _Reader(said)
+            resolver = Resolver(_Pairs(said), reader, reader, record.compact, _Retriever(said))
+            return Compact(resolver, writer, record.compact, settings)
 
 
 def _sources(calls: Calls) -> Sequence[int]:
@@ -171,16 +194,52 @@ class _Searcher:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pairs:
+    said: _Recorded
+
+    async def retrieve_pairs(
+        self, ctx: RequestContext, queries: Sequence[str], *, limit: int
+    ) -> Sequence[Sequence[ScoredPair]]:
+        for call in self.said.calls.pairs:
+            if (call.queries, call.limit) == (tuple(queries), limit):
+                return call.pairs
+        raise RetrievalFailed(f"the base was not asked then for {limit} pairs of {list(queries)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    said: _Recorded
+
+    async def rewrite(
+        self, ctx: RequestContext, rewritings: Sequence[Rewriting]
+    ) -> Sequence[str | None]:
+        for call in self.said.calls.rewritten:
+            if call.rewritings == tuple(rewritings):
+                return call.texts
+        raise StageFailed(f"the rewriter was not asked then for {[it.question for it in rewritings]}")
+
+    async def extract(
+        self, ctx: RequestContext, readings: Sequence[Reading]
+    ) -> Sequence[ExtractedAnswer | None]:
+        for call in self.said.calls.extracted:
+            if call.readings == tuple(readings):
+                return call.answers
+        raise StageFailed(f"the extractor was not asked then for {[it.question for it in readings]}")
+
+
+@dataclass(frozen=True, slots=True)
 class _Generator:
     said: _Recorded
+    completions: Iterator[Sequence[Completion]]
 
     async def generate(
         self, ctx: RequestContext, prompt: Prompt, sampling: Sampling
     ) -> AsyncGenerator[Completion]:
-        self.said.raise_if_failed(GENERATE)
-        if not self.said.calls.completed:
-            raise GenerationFailed("the generator was not asked then")
-        for piece in self.said.calls.completed[0]:
+        pieces = next(self.completions, None)
+        if pieces is None:  # failures that came before a completion were got over then
+            self.said.raise_if_failed(GENERATE)
+            raise GenerationFailed("the generator is asked for more completions now than then")
+        for piece in pieces:
             yield piece
 
 

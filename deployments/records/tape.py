@@ -5,6 +5,10 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crag_core.compact.protocols import AnswerExtractor, QARetriever, SubQuestionRewriter
+from crag_core.compact.resolution import Resolver
+from crag_core.compact.settings import CompactSettings
+from crag_core.compact.types import ExtractedAnswer, Reading, Rewriting, ScoredPair
 from crag_core.context import RequestContext
 from crag_core.errors import CragError
 from crag_core.protocols import (
@@ -25,10 +29,13 @@ from deployments.records.record import (
     Calls,
     DecisionRecord,
     Evaluated,
+    Extracted,
     Failed,
     Models,
     PageRead,
+    PairsFound,
     Retrieved,
+    Rewritten,
     Searched,
 )
 
@@ -61,6 +68,9 @@ class Tape:
     counted: list[int] = field(default_factory=list)
     completed: list[tuple[Completion, ...]] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
+    pairs: list[PairsFound] = field(default_factory=list)
+    rewritten: list[Rewritten] = field(default_factory=list)
+    extracted: list[Extracted] = field(default_factory=list)
 
     def around(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline, whose stages are recorded; what it has learned of its stages it keeps."""
@@ -71,9 +81,17 @@ class Tape:
             searchers=lambda them: [_TapedSearcher(self, place, it) for place, it in enumerate(them)],
             generator=lambda it: _TapedGenerator(self, it),
             counter=lambda it: _TapedCounter(self, it),
+            resolver=self._around_resolver,
         )
 
-    def record(self, ask: Ask, settings: CragSettings, models: Models, answer: Answer) -> DecisionRecord:
+    def record(
+        self,
+        ask: Ask,
+        settings: CragSettings,
+        models: Models,
+        answer: Answer,
+        compact: CompactSettings | None = None,
+    ) -> DecisionRecord:
         """The record of the finished answer."""
         calls = Calls(
             retrieved=tuple(self.retrieved),
@@ -83,13 +101,21 @@ class Tape:
             counted=tuple(self.counted),
             completed=tuple(self.completed),
             failed=tuple(self.failed),
+            pairs=tuple(self.pairs),
+            rewritten=tuple(self.rewritten),
+            extracted=tuple(self.extracted),
         )
         named = replace(models, evaluator_id=answer.trace.evaluator_id)
-        return DecisionRecord(ask, settings, named, calls, answer)
+        return DecisionRecord(ask, settings, named, calls, answer, compact)
 
-    def recorded(self, ask: Ask, settings: CragSettings, models: Models, answer: Answer) -> Answer:
-        """The finished answer, with its record."""
-        return replace(answer, record=self.record(ask, settings, models, answer).to_json())
+    def _around_resolver(self, resolver: Resolver) -> Resolver:
+        return replace(
+            resolver,
+            pairs=_TapedPairs(self, resolver.pairs),
+            rewriter=_TapedRewriter(self, resolver.rewriter),
+            extractor=_TapedExtractor(self, resolver.extractor),
+            passages=resolver.passages and _TapedRetriever(self, resolver.passages),
+        )
 
     @contextmanager
     def watch(self, call: str) -> Iterator[None]:
@@ -186,3 +212,43 @@ class _TapedCounter:
         tokens = self.stage.count(prompt)
         self.tape.counted.append(tokens)
         return tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _TapedPairs:
+    # a call of this stage, or the two below, that fails ends the answer: then there is no record either
+    tape: Tape
+    stage: QARetriever
+
+    async def retrieve_pairs(
+        self, ctx: RequestContext, queries: Sequence[str], *, limit: int
+    ) -> Sequence[Sequence[ScoredPair]]:
+        found = await self.stage.retrieve_pairs(ctx, queries, limit=limit)
+        self.tape.pairs.append(PairsFound(tuple(queries), limit, tuple(map(tuple, found))))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _TapedRewriter:
+    tape: Tape
+    stage: SubQuestionRewriter
+
+    async def rewrite(
+        self, ctx: RequestContext, rewritings: Sequence[Rewriting]
+    ) -> Sequence[str | None]:
+        texts = await self.stage.rewrite(ctx, rewritings)
+        self.tape.rewritten.append(Rewritten(tuple(rewritings), tuple(texts)))
+        return texts
+
+
+@dataclass(frozen=True, slots=True)
+class _TapedExtractor:
+    tape: Tape
+    stage: AnswerExtractor
+
+    async def extract(
+        self, ctx: RequestContext, readings: Sequence[Reading]
+    ) -> Sequence[ExtractedAnswer | None]:
+        answers = await self.stage.extract(ctx, readings)
+        self.tape.extracted.append(Extracted(tuple(readings), tuple(answers)))
+        return answers

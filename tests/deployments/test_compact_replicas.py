@@ -28,6 +28,7 @@ from deployments.settings import (
     EncoderSettings,
     GeneratorSettings,
     HopReaderSettings,
+    RecordSettings,
 )
 from tests.compact_fakes import FakeExtractor, FakeQARetriever, FakeRewriter, ScriptedGenerator, pair
 from tests.deployments.index_files import write_lines
@@ -91,6 +92,7 @@ async def test_the_graph_serves_compact_and_nothing_else() -> None:
         settings.pipeline,
         CragSettings(),
         GeneratorSettings(model=str(ROOT / ".models/smollm2-135m-instruct")),  # type: ignore[call-arg]
+        RecordSettings(),
     )
     ask = Ask(Question("Who directed Jaws?"))
     request = PipelineRequest(wire(), PipelineName.COMPACT, ask)

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 from crag_core.baselines import NoRetrieval, Rag
 from crag_core.context import RequestContext
 from crag_core.crag import Crag
-from crag_core.errors import AnswerNotFound, SearchThrottled, SettingsError
+from crag_core.errors import AnswerNotFound, GenerationFailed, SearchThrottled, SettingsError
 from crag_core.generation import AnswerWriter
 from crag_core.protocols import Ask, Pipeline
 from crag_core.settings import CragSettings, SpeculationSettings
@@ -20,10 +19,11 @@ from crag_core.types import Action, Answer, Document, Passage, PipelineName, Que
 from deployments.cli import app
 from deployments.records.kept import KeptAnswers, RecordKeeper
 from deployments.records.record import DecisionRecord, Models
+from deployments.records.recorded import Recorded
 from deployments.records.replay import differences
 from deployments.records.store import RecordStore
-from deployments.records.tape import Tape
 from deployments.settings import RecordSettings
+from tests.compact_fakes import FakeQARetriever, FakeRewriter, ScriptedGenerator, compact, pair
 from tests.deployments.application import Application
 from tests.fakes import FakeEvaluator, FakeGenerator, FakeRetriever, FakeSearcher, FakeTokenCounter
 
@@ -46,15 +46,30 @@ def crag(best: float, **changes: object) -> Crag:
 
 
 async def recorded(pipeline: Pipeline, ask: Ask = ASK) -> DecisionRecord:
-    tape, answer = Tape(), None
-    ctx = RequestContext.starting_now("r", 10)
-    async for piece in tape.around(pipeline).stream(ctx, ask):
-        if isinstance(piece, Answer):
-            answer = piece
-    assert answer is not None
     settings: CragSettings = pipeline.settings  # type: ignore[attr-defined]
-    record = tape.record(ask, settings, MODELS, answer)
-    return DecisionRecord.from_json(record.to_json())
+    return await record_of(Recorded(pipeline, settings, MODELS), ask)
+
+
+async def recorded_compact(*stumbles: Exception) -> DecisionRecord:
+    """Of two hops, the second of which points back at the first."""
+    plan = '[{"q": "Who directed Jaws?"}, {"q": "Where was he born?", "refs": [1]}]'
+    pipeline = compact(
+        ScriptedGenerator([*stumbles, plan, "Ohio"]),
+        FakeQARetriever(
+            {"Who directed Jaws?": [pair("Who directed Jaws?", "Steven Spielberg")]},
+            otherwise=[pair("Where was Spielberg born?", "Ohio")],
+        ),
+        rewriter=FakeRewriter({"Where was he born?": "Where was Steven Spielberg born?"}),
+    )
+    recording = Recorded(pipeline, pipeline.crag, MODELS, pipeline.settings)
+    return await record_of(recording, Ask(Question("Where was the director of Jaws born?")))
+
+
+async def record_of(recording: Recorded, ask: Ask) -> DecisionRecord:
+    ctx = RequestContext.starting_now("r", 10)
+    *_, answer = [piece async for piece in recording.stream(ctx, ask)]
+    assert isinstance(answer, Answer) and answer.record is not None
+    return DecisionRecord.from_json(answer.record)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +91,36 @@ async def test_every_action_is_decided_again(best: float, action: Action) -> Non
 )
 async def test_the_baselines_are_decided_again(pipeline: Pipeline) -> None:
     assert await differences(await recorded(pipeline)) == []
+
+
+async def test_the_hops_of_compact_are_resolved_again() -> None:
+    record = await recorded_compact()
+    assert [hop.answer for hop in record.answer.trace.hops] == ["Steven Spielberg", "Ohio"]
+    assert [len(calls) for calls in (record.calls.pairs, record.calls.extracted)] == [2, 2]
+    assert record.calls.rewritten[0].texts == ("Where was Steven Spielberg born?",)
+    assert record.calls.completed[0] != record.calls.completed[1]
+    assert await differences(record) == []
+
+
+async def test_a_plan_that_came_at_the_second_attempt_is_read_again() -> None:
+    record = await recorded_compact(GenerationFailed("the engine stumbled"))
+    assert [failed.call for failed in record.calls.failed] == ["generate"]
+    assert await differences(record) == []
+
+
+async def test_another_answer_to_a_hop_is_named() -> None:
+    record = await recorded_compact()
+    trace = replace(record.answer.trace, hops=record.answer.trace.hops[:1])
+    changed = replace(record, answer=replace(record.answer, trace=trace))
+    assert [it.what for it in await differences(changed)] == ["hops"]
+
+
+async def test_a_record_of_compact_without_its_settings_cannot_be_replayed(tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    record.write_bytes(replace(await recorded_compact(), compact=None).to_json())
+    result = await asyncio.to_thread(CliRunner().invoke, app, ["replay", str(record)])
+    assert result.exit_code == 2
+    assert "lacks `compact`, its settings" in " ".join(result.output.split())
 
 
 async def test_what_was_begun_ahead_decides_nothing() -> None:
@@ -133,7 +178,8 @@ async def test_a_record_is_found_by_its_answers_id_and_explains_itself() -> None
     store = RecordStore(RecordSettings(max_answers=9))
     keeper, kept = RecordKeeper(store), KeptAnswers(store)
     application = Application(observer=keeper, recorded=kept)  # type: ignore[arg-type]
-    application.pipelines = {PipelineName.CRAG: Recording(crag(9.0))}
+    pipeline = crag(9.0)
+    application.pipelines = {PipelineName.CRAG: Recorded(pipeline, pipeline.settings, MODELS)}
     answer = (await application.answer(question=ASK.question.text)).json()
     await asyncio.sleep(0)  # it is kept in a task of its own
     async with application.client() as client:
@@ -150,18 +196,11 @@ async def test_a_record_is_found_by_its_answers_id_and_explains_itself() -> None
         await kept.pair(answer["id"], "d9")
 
 
-@dataclass
-class Recording:
-    """A pipeline as the graph runs it where records are kept."""
-
-    pipeline: Crag
-
-    async def stream(self, ctx: RequestContext, ask: Ask) -> AsyncGenerator[str | Answer]:
-        tape = Tape()
-        async for piece in tape.around(self.pipeline).stream(ctx, ask):
-            if isinstance(piece, Answer):
-                piece = tape.recorded(ask, self.pipeline.settings, MODELS, piece)
-            yield piece
+async def test_a_record_of_another_release_cannot_be_explained() -> None:
+    store = RecordStore(RecordSettings(max_answers=1))
+    await store.keep("old", b'{"format": 0}')
+    with pytest.raises(AnswerNotFound, match="another release"):
+        await KeptAnswers(store).pair("old", "d1")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": 1}'])
