@@ -140,7 +140,8 @@ async def _streamed_once(
             while True:
                 with _translated(stage):
                     try:
-                        piece = await asyncio.wait_for(anext(pieces), max(0.0, ctx.remaining_s()))
+                        async with asyncio.timeout(ctx.remaining_s()):
+                            piece = await anext(pieces)
                     except StopAsyncIteration:
                         is_finished = True
                         _paces[stage].observe(time.monotonic() - started_s)

@@ -180,7 +180,8 @@ async def _answered(actor: Any, reply: Any) -> Any:
             done, _ = await asyncio.wait({answer}, timeout=_PATIENCE_S)
             if done:
                 return answer.result()
-            await asyncio.wait_for(actor.ping.remote(), _PATIENCE_S)  # does it wait, or is it gone?
+            async with asyncio.timeout(_PATIENCE_S):
+                await actor.ping.remote()  # does it wait, or is it gone?
     except asyncio.CancelledError:
         ray.cancel(reply)  # else it would keep its place in the line
         raise

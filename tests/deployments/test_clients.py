@@ -182,6 +182,21 @@ async def test_a_stream_is_begun_again_only_before_its_first_piece() -> None:
     assert (len(again.sent), len(begun.sent)) == (2, 1)
 
 
+async def test_a_reader_cancelled_as_a_piece_comes_reads_no_further() -> None:
+    async def read() -> None:
+        client = GeneratorClient(Handle(FakeMethod([leaving])))  # type: ignore[arg-type]
+        async for _ in client.generate(context(), Prompt(()), Sampling(10)):
+            await asyncio.Event().wait()
+
+    def leaving() -> Completion:
+        reader.cancel()
+        return Completion("Paris")
+
+    reader = asyncio.ensure_future(read())
+    await asyncio.wait({reader}, timeout=5)
+    assert reader.cancelled()
+
+
 async def test_a_graph_that_lost_a_stage_has_tried_again_itself() -> None:
     method = FakeMethod([Pieces([of_replica(StageUnavailable("no live replica"))]), Pieces([])])
     client = PipelineClient(Handle(method), PipelineName.CRAG)  # type: ignore[arg-type]

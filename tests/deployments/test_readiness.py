@@ -54,6 +54,8 @@ async def watching(canary: Canary) -> AsyncIterator[None]:
     yield
     assert not running.done()
     running.cancel()
+    await asyncio.wait({running}, timeout=5)
+    assert running.cancelled()
 
 
 async def until(holds: Callable[[], bool]) -> None:
