@@ -24,6 +24,7 @@ from deployments.commands.config import config
 from deployments.commands.evaluator import calibrate, evaluator
 from deployments.commands.explain import explain
 from deployments.commands.keys import key
+from deployments.commands.plan import plan
 from deployments.commands.replay import replay
 from deployments.commands.terminal import (
     JsonFlag,
@@ -61,6 +62,7 @@ app.command()(quality)
 app.command()(load)
 app.command()(drill)
 app.command()(replay)
+app.command()(plan)
 
 Files = Annotated[
     list[Path], typer.Argument(help="JSON lines; .gz or .bz2.", exists=True, dir_okay=False)
@@ -215,8 +217,6 @@ def snapshot_build(
 @app.command()
 def doctor(
     config: Annotated[Path | None, typer.Argument(help="A Serve config file to check too.")] = None,
-    gpu: Annotated[bool, typer.Option(help="Plan the GPU memory of the config.")] = False,
-    card_gib: Annotated[float, typer.Option(help="Memory of one card, for --gpu.", min=1)] = 24.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Say what is installed, what is missing, and what to do; exit 1 when something is missing."""
@@ -226,14 +226,7 @@ def doctor(
 
         findings = list(checks.examine_machine())
         if config is not None:
-            loaded = local.load_config(config)
-            findings += checks.examine_application(loaded)
-            if gpu:
-                from deployments.gpu_plan import plan_gpu
-
-                findings += checks.planned(lambda: plan_gpu(loaded, card_gib))
-        elif gpu:
-            raise SettingsError("--gpu plans the memory of a config: name one")
+            findings += checks.examine_application(local.load_config(config))
     if as_json:
         out.print_json(data=[dataclasses.asdict(finding) for finding in findings])
     else:

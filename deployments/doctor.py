@@ -4,7 +4,7 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -98,14 +98,6 @@ def examined(config: ServeDeploySchema) -> list[Finding]:
 
 def _examined(config: ServeDeploySchema) -> list[Finding]:
     return list(examine_application(config))
-
-
-def planned(plan: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of a memory plan, or the one that says why it could not be made."""
-    try:
-        return list(plan())
-    except SettingsError as error:
-        return [Finding("gpu plan", False, str(error))]
 
 
 def _examine_models(settings: AppSettings) -> Iterator[Finding]:

@@ -124,15 +124,24 @@ def test_an_index_that_is_not_there_names_the_command_that_builds_one(tmp_path: 
 
 
 def test_the_gpu_plan_adds_up(tmp_path: Path) -> None:
-    result = run("doctor", config_with(tmp_path), "--gpu", "--card-gib", "24", "--json")
+    result = run("plan", config_with(tmp_path), "--card-gib", "24", "--json")
+    assert result.exit_code == 0, result.output
     findings = {finding["name"]: finding for finding in json.loads(result.stdout)}
     # SmolLM2-135M in float32: 134.5 million parameters of 4 bytes
     assert "weights 0.50 + KV" in findings["generator memory"]["detail"]
     assert findings["generator memory"]["well"] and findings["evaluator memory"]["well"]
-    too_small = run("doctor", config_with(tmp_path), "--gpu", "--card-gib", "1", "--json")
+    too_small = run("plan", config_with(tmp_path), "--card-gib", "1", "--json")
+    assert too_small.exit_code == 1
     findings = {finding["name"]: finding for finding in json.loads(too_small.stdout)}
     assert not findings["generator memory"]["well"]
     assert "gpu_memory_utilization" in findings["generator memory"]["remedy"]
+
+
+def test_a_plan_of_a_model_that_is_not_there_says_so(tmp_path: Path) -> None:
+    config = config_with(tmp_path, generator={"model": str(tmp_path / "absent")})
+    result = run("plan", config)
+    assert result.exit_code == 2
+    assert "absent" in " ".join(result.output.split())
 
 
 def test_measuring_without_a_server_says_so(tmp_path: Path) -> None:
