@@ -151,6 +151,10 @@ class MortalBudget:
         """As the budget says."""
         return await self.budget.recall(keys)
 
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """As the budget beneath."""
+        return await self.budget.recall_stale(keys)
+
     async def remember(self, entries: Sequence[Entry]) -> None:
         """As the budget says."""
         await self.budget.remember(entries)

@@ -4,7 +4,7 @@ Every rung taken is recorded in the answer with its stage and its reason; nothin
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 
@@ -21,7 +21,7 @@ from crag_core.errors import (
     StageUnavailable,
 )
 from crag_core.pace import Pace
-from crag_core.types import Degradation, Reason, ScoredStrip, Stage
+from crag_core.types import Degradation, Document, Reason, ScoredStrip, Stage
 
 _SEARCH_REASONS: dict[type[CragError], Reason] = {
     SearchBudgetSpent: Reason.SEARCH_BUDGET_SPENT,
@@ -107,6 +107,12 @@ def fewer_strips(stage: Stage) -> Degradation:
 def search_left_out() -> Degradation:
     """The rung taken when a search could not end in time: none is begun."""
     return Degradation(Stage.SEARCH, Reason.SEARCH_LEFT_OUT)
+
+
+def older_copies(documents: Iterable[Document]) -> tuple[Degradation, ...]:
+    """The rung taken when the web is down and older copies of its pages stand in for them."""
+    is_any = any(document.is_stale for document in documents)
+    return (Degradation(Stage.SEARCH, Reason.SEARCH_STALE),) if is_any else ()
 
 
 def top_document_only(stage: Stage) -> Degradation:

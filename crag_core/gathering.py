@@ -12,6 +12,7 @@ from crag_core.degrade import (
     TOO_LATE,
     Ladder,
     is_weak,
+    older_copies,
     search_left_out,
     top_document_only,
     without_search,
@@ -220,6 +221,8 @@ class Gathering:
             self.recorder.degraded.append(without_search(outage))
             return ()
         self.recorder.read()
+        for rung in older_copies(paragraphs):
+            self.recorder.took_once(rung)
         return paragraphs
 
     @property

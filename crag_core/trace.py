@@ -83,6 +83,11 @@ class Recorder:
             now = time.perf_counter()
             self._stages.append(StageRecord(stage, started - self._started, now - started, error_code))
 
+    def took_once(self, rung: Degradation) -> None:
+        """Record a rung that several parts of an answer may take, once for all of them."""
+        if rung not in self.degraded:
+            self.degraded.append(rung)
+
     def evaluated(
         self,
         documents: Sequence[Document],

@@ -70,6 +70,7 @@ class Reason(StrEnum):
     STRIPS_LEFT_OUT = "strips_left_out"
     FEWER_STRIPS = "fewer_strips"
     SEARCH_LEFT_OUT = "search_left_out"
+    SEARCH_STALE = "search_stale"
     TOP_DOCUMENT_ONLY = "top_document_only"
     EVIDENCE_CUT = "evidence_cut_to_budget"
     HISTORY_CUT = "history_cut_to_budget"
@@ -144,7 +145,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A retrieved, searched or given document; `revision` is the page revision it was read at."""
+    """A retrieved, searched or given document; `revision` is the page revision it was read at.
+
+    `is_stale` says that its source had failed, and that an older copy stands in for it.
+    """
 
     id: str
     text: str
@@ -152,6 +156,7 @@ class Document:
     source: DocumentSource = DocumentSource.CORPUS
     url: str | None = None
     revision: str | None = None
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

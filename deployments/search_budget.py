@@ -49,6 +49,10 @@ class SearchBudgetActor:
         """As SharedPool."""
         return await self._pool.recall(keys)
 
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """As SharedPool."""
+        return await self._pool.recall_stale(keys)
+
     async def remember(self, entries: Sequence[Entry]) -> None:
         """As SharedPool."""
         await self._pool.remember(entries)

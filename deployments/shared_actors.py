@@ -55,7 +55,10 @@ class SharedActor:
         """The reply of one of its methods; raises ActorLost."""
         try:
             actor = await self._connected()
-            return await _answered(actor, getattr(actor, method).remote(*messages))
+            asked = getattr(actor, method, None)
+            if asked is None:
+                raise ActorLost(f"it is of another release, which has no {method}")
+            return await _answered(actor, asked.remote(*messages))
         except (TimeoutError, RayError) as error:
             # also an error inside the actor: one of another release may not understand us
             self._connecting = None
@@ -110,6 +113,11 @@ class SearchBudgetClient:
     async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The fresh answers among these."""
         found: Mapping[bytes, bytes] = await self._ask("recall", keys)
+        return found
+
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The answers among these that may stand in for a wiki that has failed."""
+        found: Mapping[bytes, bytes] = await self._ask("recall_stale", keys)
         return found
 
     async def remember(self, entries: Sequence[Entry]) -> None:

@@ -27,7 +27,7 @@ from crag_core.degrade import passages_instead, unresolved_hop
 from crag_core.protocols import Retriever
 from crag_core.strips import excerpt
 from crag_core.trace import Recorder
-from crag_core.types import Degradation, Document, Hop, ScoredDocument, Stage
+from crag_core.types import Document, Hop, ScoredDocument, Stage
 
 _RETRIEVED_PER_PAIR = 5
 
@@ -114,7 +114,7 @@ class Resolver:
             for position, passages in zip(far, read, strict=True):
                 if passages:
                     found[position] = passages
-                    _degrade(recorder, passages_instead())
+                    recorder.took_once(passages_instead())
         return found
 
     def _pairs_per_hop(self, plan: Plan) -> int:
@@ -150,7 +150,7 @@ class Resolver:
             for position, answer in zip(places, extracted, strict=True):
                 answers[position] = _usable(answer)
         if None in answers:
-            _degrade(recorder, unresolved_hop())
+            recorder.took_once(unresolved_hop())
         return answers
 
 
@@ -196,8 +196,3 @@ def _stand_ins(hops: Mapping[int, ResolvedHop]) -> dict[int, str]:
 def _marks_filled(sub_question: SubQuestion, stand_ins: Mapping[int, str]) -> str:
     text, _ = ground_marks(sub_question, stand_ins)
     return text
-
-
-def _degrade(recorder: Recorder, rung: Degradation) -> None:
-    if rung not in recorder.degraded:
-        recorder.degraded.append(rung)

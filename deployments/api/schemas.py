@@ -242,7 +242,9 @@ class SearchResponse(BaseModel):
         description="Titles of other pages of that name, of which a better match was chosen."
     )
     requests: int = Field(description="Requests that the source was sent, or spared by its cache.")
-    degraded: tuple[Degradation, ...] = Field(description="Sources that were down.")
+    degraded: tuple[Degradation, ...] = Field(
+        description="Sources that were down, or gave older copies of their pages."
+    )
 
 
 class ExplainRequest(RequestModel):

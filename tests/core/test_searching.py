@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from crag_core.crag import Crag
@@ -149,6 +151,23 @@ async def test_a_page_whose_lead_says_nothing_is_read_in_full() -> None:
     assert answer.trace.search_requests == 2
     assert answer.trace.fallback is None
     assert answer.degraded == ()
+
+
+@pytest.mark.parametrize(
+    ("lead", "paragraph"),
+    [
+        (replace(LEAD, is_stale=True), PARAGRAPH),
+        (LEAD, replace(PARAGRAPH, is_stale=True)),
+        (replace(LEAD, is_stale=True), replace(PARAGRAPH, is_stale=True)),
+    ],
+    ids=["lead", "paragraph", "both"],
+)
+async def test_older_copies_that_stood_in_for_a_wiki_are_named_once(
+    lead: Document, paragraph: Document
+) -> None:
+    evaluator = FakeEvaluator({LEAD.text: -2.0, PARAGRAPH.text: 0.9}, strip_min_score=-0.5)
+    answer = await answered(FakeSearcher([lead], paragraphs=[paragraph]), evaluator)
+    assert answer.degraded == (Degradation(Stage.SEARCH, "search_stale"),)
 
 
 async def test_a_page_whose_lead_says_enough_is_not_read_further() -> None:

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,12 @@ async def test_pages_come_with_the_way_that_led_to_them() -> None:
     assert body["queries"][0]["reason"] == "X's P"
     assert (body["requests"], body["degraded"], body["same_name"]) == (1, [], [])
     assert not searcher.sought[0].is_query
+
+
+async def test_older_copies_of_pages_are_named() -> None:
+    body = (await search(FakeSearcher([replace(PAGE, is_stale=True), OTHER]))).json()
+    assert len(body["results"]) == 2
+    assert body["degraded"] == [{"stage": "search", "reason": "search_stale"}]
 
 
 async def test_a_query_is_passed_on_as_it_is() -> None:

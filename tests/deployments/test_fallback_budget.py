@@ -49,6 +49,10 @@ class FarBudget:
         self._reach()
         return await self.pool.recall(keys)
 
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        self._reach()
+        return await self.pool.recall_stale(keys)
+
     async def remember(self, entries: Sequence[Entry]) -> None:
         self._reach()
         await self.pool.remember(entries)
@@ -130,5 +134,6 @@ def test_a_report_that_cannot_arrive_is_no_failure_of_the_query() -> None:
         assert await budget.report(Report(lease.flight, Outcome.OK, body=b"{}")) == Verdict()
         await budget.remember([Entry(b"title", b"{}")])
         assert await budget.recall([b"title", b"other"]) == {b"title": b"{}"}
+        assert await budget.recall_stale([b"title", b"other"]) == {b"title": b"{}"}
 
     run_simulated(main())

@@ -324,7 +324,10 @@ async def test_an_old_answer_stands_in_for_a_wiki_that_fails_but_never_an_empty_
     cluster = Cluster(wiki, cache=SearchCacheSettings(ttl_s=60, negative_ttl_s=60))
     assert [await cluster.ask("page"), await cluster.ask("nothing")] == ["page", ""]
     await asyncio.sleep(100)
-    assert await cluster.ask("page", 1) == "page"
+    parameters = {"gsrsearch": "page"}
+    old = await cluster.transports[1].query(parameters, timeout_s=5.0)
+    (page,) = old.query.pages
+    assert (page.title, page.document("wiki.example").is_stale) == ("page", True)
     assert isinstance(await raised(cluster.ask("nothing", 1)), SearchFailed)
     assert cluster.tally.cache[CacheUse.STALE] == 1
 

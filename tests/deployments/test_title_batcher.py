@@ -16,7 +16,7 @@ from deployments.backends.wikipedia.session import AttemptFailed
 from deployments.backends.wikipedia.shared_pool import SharedPool
 from deployments.backends.wikipedia.title_batcher import TitleBatcher, part_of
 from deployments.backends.wikipedia.transport import PooledTransport
-from deployments.settings import MediaWikiSettings, SearchBudgetSettings
+from deployments.settings import MediaWikiSettings, SearchBudgetSettings, SearchCacheSettings
 
 REDIRECTS = {"BSOD": "Blue screen of death", "Loop A": "Loop B", "Loop B": "Loop A"}
 MISSING = {"No such page"}
@@ -54,9 +54,13 @@ class FakeWiki:
         return {"query": {"normalized": normalized, "redirects": redirects, "pages": pages}}
 
 
-def batcher(wiki: FakeWiki) -> TitleBatcher:
+def batcher(wiki: FakeWiki, cache: SearchCacheSettings | None = None) -> TitleBatcher:
     budget = SearchBudgetSettings(requests_per_minute=60_000)
-    settings = MediaWikiSettings(api_url="http://wiki.example/w/api.php", budget=budget)
+    settings = MediaWikiSettings(
+        api_url="http://wiki.example/w/api.php",
+        budget=budget,
+        cache=cache or SearchCacheSettings(),
+    )
     pool = SharedPool(settings, clock=asyncio.get_running_loop().time)
     transport = PooledTransport(settings, wiki, pool)
     return TitleBatcher(settings, transport, pool, {"action": "query", "redirects": "1"})
@@ -65,6 +69,12 @@ def batcher(wiki: FakeWiki) -> TitleBatcher:
 async def found(batcher: TitleBatcher, title: str, timeout_s: float = 5.0) -> list[str]:
     answer = await batcher.look_up(title, timeout_s=timeout_s)
     return [page.title for page in answer.query.pages if page.pageid]
+
+
+async def is_stale(batcher: TitleBatcher, title: str) -> list[bool]:
+    """Of each page found for a title, whether its text is an older copy."""
+    answer = await batcher.look_up(title, timeout_s=5.0)
+    return [page.document("wiki.example").is_stale for page in answer.query.pages if page.pageid]
 
 
 def test_48_look_ups_are_three_requests_and_each_gets_its_page() -> None:
@@ -132,6 +142,25 @@ def test_a_failed_request_fails_those_who_waited_for_it_and_is_not_remembered() 
         assert [type(failure) for failure in failures] == [SearchFailed] * 2
         wiki.error = None
         assert await found(looking_up, "A") == ["A"]
+
+    run_simulated(main())
+
+
+def test_an_older_answer_stands_in_for_a_wiki_that_fails_title_by_title() -> None:
+    async def main() -> None:
+        wiki = FakeWiki()
+        looking_up = batcher(wiki, cache=SearchCacheSettings(ttl_s=60, negative_ttl_s=60))
+        assert await is_stale(looking_up, "A") == [False]
+        assert await is_stale(looking_up, "No such page") == []
+        await asyncio.sleep(100)
+        wiki.error = AttemptFailed(Outcome.UNAVAILABLE, "down")
+        asked = [is_stale(looking_up, title) for title in ("A", "B", "No such page")]
+        old, new, missing = await asyncio.gather(*asked, return_exceptions=True)
+        assert old == [True]
+        assert isinstance(new, SearchFailed)
+        assert isinstance(missing, SearchFailed), "an outage must not look like nothing found"
+        wiki.error = None
+        assert await is_stale(looking_up, "A") == [False], "what is old is not remembered as new"
 
     run_simulated(main())
 

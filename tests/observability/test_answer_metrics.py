@@ -11,7 +11,7 @@ from deployments.observability.answer_metrics import AnswerMetrics
 from deployments.observability.exporters import ClientExporter
 from deployments.observability.meter import Meter
 from tests.deployments.application import POLITICIAN, Application
-from tests.fakes import FakeEvaluator, FakeRetriever
+from tests.fakes import FakeEvaluator, FakeRetriever, FakeSearcher
 
 SERIES_BUDGET_OF_THE_INGRESS = 600
 
@@ -76,6 +76,16 @@ async def test_a_search_is_counted_by_what_it_brought(
 ) -> None:
     await application.answer(documents=[])
     assert total(registry, "crag_searches_total") == 1
+
+
+async def test_older_copies_of_pages_are_counted_as_what_was_given_up(
+    registry: CollectorRegistry, application: Application
+) -> None:
+    application.searcher = FakeSearcher([replace(POLITICIAN, is_stale=True)])
+    await application.answer(documents=[])
+    assert total(registry, "crag_degraded_total", stage="search", reason="search_stale") == 1
+    assert total(registry, "crag_degraded_answers_total") == 1
+    assert total(registry, "crag_searches_total", result="found") == 1
 
 
 async def test_a_refusal_is_counted_by_its_code(

@@ -83,7 +83,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An answer that need not be fetched, as the JSON that the wiki sent."""
+    """An answer as the JSON that the wiki sent; a stale one stands in for a wiki that failed."""
 
     body: bytes
     is_stale: bool = False
@@ -148,5 +148,7 @@ class SearchBudget(Protocol):
     async def report(self, report: Report) -> Verdict: ...
 
     async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]: ...
+
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]: ...
 
     async def remember(self, entries: Sequence[Entry]) -> None: ...

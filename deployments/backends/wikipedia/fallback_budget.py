@@ -71,6 +71,12 @@ class FallbackBudget:
         """What is known there, or here."""
         return await self._either(lambda: self._shared.recall(keys), lambda: self._own.recall(keys))
 
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """What is known there, or here, however old."""
+        return await self._either(
+            lambda: self._shared.recall_stale(keys), lambda: self._own.recall_stale(keys)
+        )
+
     async def remember(self, entries: Sequence[Entry]) -> None:
         """Remembered there, or here."""
         await self._either(lambda: self._shared.remember(entries), lambda: self._own.remember(entries))

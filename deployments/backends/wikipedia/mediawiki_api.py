@@ -4,9 +4,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 
 from crag_core.types import Document, DocumentSource
 
@@ -34,6 +35,7 @@ class Page(BaseModel):
     lastrevid: int | None = None
     canonicalurl: str = ""
     pageprops: Mapping[str, object] = {}
+    _is_stale: bool = PrivateAttr(False)
 
     @property
     def is_disambiguation(self) -> bool:
@@ -59,6 +61,7 @@ class Page(BaseModel):
             source=DocumentSource.WIKIPEDIA,
             url=self.canonicalurl if _is_web_address_on(host, self.canonicalurl) else None,
             revision=str(self.lastrevid) if self.lastrevid else None,
+            is_stale=self._is_stale,
         )
 
 
@@ -84,6 +87,14 @@ class QueryAnswer(BaseModel):
 
     query: _Query = _Query()
     errors: Sequence[_ApiError] = ()
+
+    @classmethod
+    def read(cls, body: bytes, *, is_stale: bool) -> Self:
+        """The answer in the wiki's JSON; its pages know whether an older answer stood in for it."""
+        answer = cls.model_validate_json(body)
+        for page in answer.query.pages:
+            page._is_stale = is_stale
+        return answer
 
     @property
     def ranked(self) -> list[Page]:

@@ -61,13 +61,13 @@ class QueryCall:
     _sent_at_s: float | None = field(default=None, init=False)
     _attempt: int = field(default=0, init=False)
 
-    async def answer(self) -> bytes:
-        """The answer's JSON; raises SearchFailed."""
+    async def answer(self) -> Known:
+        """The answer; raises SearchFailed."""
 
         def wait_s(error: Exception) -> bool | float:
             return error.wait_s if isinstance(error, _Again) else False
 
-        async def attempt() -> bytes:  # without arguments, for stamina logs them
+        async def attempt() -> Known:  # without arguments, for stamina logs them
             return await self._try()
 
         retrying = stamina.AsyncRetryingCaller(attempts=self.settings.max_attempts, timeout=None)
@@ -80,11 +80,11 @@ class QueryCall:
                 self._report_aside(Report(self._flight, self._unheard()))
             raise
 
-    async def _try(self) -> bytes:
+    async def _try(self) -> Known:
         self._attempt += 1
         match await self._acquire():
-            case Known(body):
-                return body
+            case Known() as known:
+                return known
             case Refused() as refused:
                 raise refused.error()
             case Lease(flight):
@@ -102,7 +102,7 @@ class QueryCall:
                 joined=self.deadline.take_joined(),
             )
         )
-        return body
+        return Known(body)
 
     async def _acquire(self) -> Lease | Known | Refused:
         while True:
@@ -125,7 +125,7 @@ class QueryCall:
         self._sent_at_s = None
         return sent
 
-    async def _after(self, failure: AttemptFailed, flight: int) -> bytes:
+    async def _after(self, failure: AttemptFailed, flight: int) -> Known:
         """What a failed request leads to: an old answer, another attempt (_Again), or the error."""
         self._sent_at_s = None
         refused = Refused(_reason(failure, self.deadline), failure.message)
@@ -149,7 +149,7 @@ class QueryCall:
             raise _Again(failure, wait_s)
         _logger.warning("%s", failure.message)
         if verdict.stale is not None:
-            return verdict.stale
+            return Known(verdict.stale, is_stale=True)
         raise refused.error() from failure
 
     def _sent_parameters(self) -> Mapping[str, str]:

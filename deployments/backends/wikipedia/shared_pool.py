@@ -109,6 +109,12 @@ class SharedPool:
         self._observer.used_cache(CacheUse.MISS, len(keys) - len(found))
         return found
 
+    async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The answers among these that may stand in for a wiki that has failed, however old."""
+        found = {key: body for key in keys if (body := self._cache.stale(key)) is not None}
+        self._observer.used_cache(CacheUse.STALE, len(found))
+        return found
+
     async def remember(self, entries: Sequence[Entry]) -> None:
         """Keep answers that were fetched together."""
         for entry in entries:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from crag_core.errors import SearchFailed
-from deployments.backends.wikipedia.budget import Entry, SearchBudget
+from deployments.backends.wikipedia.budget import Entry, Known, SearchBudget
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
 from deployments.backends.wikipedia.query_call import too_late
 from deployments.backends.wikipedia.query_key import query_key
@@ -43,8 +43,8 @@ class TitleBatcher:
         self._transport = transport
         self._budget = budget
         self._parameters = parameters
-        self._waiting: dict[str, tuple[asyncio.Future[bytes], float]] = {}
-        self._sent: dict[str, asyncio.Future[bytes]] = {}
+        self._waiting: dict[str, tuple[asyncio.Future[Known], float]] = {}
+        self._sent: dict[str, asyncio.Future[Known]] = {}
         self._batches: set[asyncio.Task[None]] = set()
 
     async def look_up(self, title: str, *, timeout_s: float) -> QueryAnswer:
@@ -60,17 +60,17 @@ class TitleBatcher:
         future = self._sent.get(title) or self._asked_for(title, give_up_at_s)
         try:
             async with asyncio.timeout_at(give_up_at_s):
-                body = await asyncio.shield(future)
+                known = await asyncio.shield(future)
         except TimeoutError as error:
             raise too_late(self._host, timeout_s).error() from error
-        return QueryAnswer.model_validate_json(body)
+        return QueryAnswer.read(known.body, is_stale=known.is_stale)
 
-    def _asked_for(self, title: str, give_up_at_s: float) -> "asyncio.Future[bytes]":
+    def _asked_for(self, title: str, give_up_at_s: float) -> "asyncio.Future[Known]":
         if not self._waiting:
             batch = asyncio.ensure_future(self._send_together())
             self._batches.add(batch)
             batch.add_done_callback(self._batches.discard)
-        new: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        new: asyncio.Future[Known] = asyncio.get_running_loop().create_future()
         future, until_s = self._waiting.get(title, (new, 0.0))
         self._waiting[title] = future, max(until_s, give_up_at_s)
         return future
@@ -86,7 +86,7 @@ class TitleBatcher:
         unknown = []
         for title, (future, _) in waiting.items():
             if keys[title] in known:
-                _settle(future, known[keys[title]])
+                _settle(future, Known(known[keys[title]]))
             else:
                 unknown.append(title)
         await asyncio.gather(
@@ -96,28 +96,40 @@ class TitleBatcher:
             )
         )
 
-    def _answered(self, title: str, _: "asyncio.Future[bytes]") -> None:
+    def _answered(self, title: str, _: "asyncio.Future[Known]") -> None:
         del self._sent[title]
 
     async def _fetch(
-        self, titles: Sequence[str], waiting: Mapping[str, tuple["asyncio.Future[bytes]", float]]
+        self, titles: Sequence[str], waiting: Mapping[str, tuple["asyncio.Future[Known]", float]]
     ) -> None:
         until_s = max(give_up_at_s for _, give_up_at_s in waiting.values())
         timeout_s = until_s - asyncio.get_running_loop().time()
         parameters = {**self._parameters, "titles": "|".join(titles)}
         try:
-            body = await self._transport.fetch(parameters, timeout_s=timeout_s, is_shared=False)
+            fetched = await self._transport.fetch(parameters, timeout_s=timeout_s, is_shared=False)
         except SearchFailed as error:
-            return _fail(waiting, error)
-        answer = json.loads(body)  # of the form of a QueryAnswer, or the transport had refused it
+            return await self._go_on_after(error, waiting)
+        answer = json.loads(fetched.body)  # of the form of a QueryAnswer: the transport refuses others
         parts = {title: part_of(answer, title) for title in titles}
         entries = [
             Entry(self._key(title), json.dumps(part).encode(), is_negative=not _has_page(part))
             for title, part in parts.items()
         ]
         for title, entry in zip(titles, entries, strict=True):
-            _settle(waiting[title][0], entry.body)
+            _settle(waiting[title][0], Known(entry.body))
         await self._budget.remember(entries)
+
+    async def _go_on_after(
+        self, error: SearchFailed, waiting: Mapping[str, tuple["asyncio.Future[Known]", float]]
+    ) -> None:
+        """What is known of old stands in for each title; the others have the error."""
+        stale = await self._budget.recall_stale([self._key(title) for title in waiting])
+        for title, (future, _) in waiting.items():
+            if (body := stale.get(self._key(title))) is not None:
+                _settle(future, Known(body, is_stale=True))
+            elif not future.done():
+                future.set_exception(error)
+                future.exception()  # counts as retrieved: its callers may have left
 
     def _key(self, title: str) -> bytes:
         return query_key(self._api_url, {**self._parameters, "titles": title})
@@ -162,13 +174,6 @@ def _has_page(part: Mapping[str, Any]) -> bool:
     return any("pageid" in page for page in part["query"]["pages"])
 
 
-def _settle(future: "asyncio.Future[bytes]", body: bytes) -> None:
+def _settle(future: "asyncio.Future[Known]", known: Known) -> None:
     if not future.done():
-        future.set_result(body)
-
-
-def _fail(waiting: Mapping[str, tuple["asyncio.Future[bytes]", float]], error: SearchFailed) -> None:
-    for future, _ in waiting.values():
-        if not future.done():
-            future.set_exception(error)
-            future.exception()  # counts as retrieved: its callers may have left
+        future.set_result(known)

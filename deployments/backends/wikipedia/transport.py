@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from crag_core.context import Lane
-from deployments.backends.wikipedia.budget import SearchBudget, Verdict
+from deployments.backends.wikipedia.budget import Known, SearchBudget, Verdict
 from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer
 from deployments.backends.wikipedia.query_call import QueryCall, too_late
 from deployments.backends.wikipedia.query_key import query_key
@@ -45,7 +45,7 @@ class PooledTransport:
         self._settings = settings
         self._connection = connection
         self._budget = budget
-        self._flights: SingleFlight[tuple[bytes, Lane], bytes] = SingleFlight()
+        self._flights: SingleFlight[tuple[bytes, Lane], Known] = SingleFlight()
         self._loose_ends: set[asyncio.Task[Verdict]] = set()
 
     async def query(
@@ -56,8 +56,8 @@ class PooledTransport:
         Equal queries at the same time become one request. Raises SearchFailed, or the child of it that
         says whether budget, wiki or time gave out.
         """
-        body = await self.fetch(parameters, timeout_s=timeout_s, lane=lane)
-        return QueryAnswer.model_validate_json(body)
+        known = await self.fetch(parameters, timeout_s=timeout_s, lane=lane)
+        return QueryAnswer.read(known.body, is_stale=known.is_stale)
 
     async def fetch(
         self,
@@ -66,13 +66,13 @@ class PooledTransport:
         timeout_s: float,
         lane: Lane = Lane.INTERACTIVE,
         is_shared: bool = True,
-    ) -> bytes:
-        """As `query`, but the answer's JSON; what is not shared is not remembered either."""
+    ) -> Known:
+        """As `query`, but the answer as JSON; what is not shared is not remembered either."""
         limit_s = max(0.0, min(timeout_s, self._settings.timeout_s))
         at_s = asyncio.get_running_loop().time() + limit_s
         key = query_key(self._settings.api_url, parameters)
 
-        async def work(deadline: Deadline) -> bytes:
+        async def work(deadline: Deadline) -> Known:
             call = QueryCall(
                 settings=self._settings,
                 connection=self._connection,
