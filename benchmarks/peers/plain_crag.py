@@ -17,7 +17,7 @@ from crag_core.generation import AnswerWriter
 from crag_core.protocols import Generator
 from crag_core.settings import SpeculationSettings
 from deployments.api.answering import Conversation, ask_of, finished
-from deployments.api.schemas import AnswerRequest, AnswerResponse
+from deployments.api.schemas.answer import AnswerRequest, AnswerResponse
 from deployments.app import Hosting
 from deployments.backends.chat_template import ChatTemplate
 from deployments.clients import RetrieverClient, SearcherClient

@@ -32,7 +32,7 @@ from deployments.admission.admission import Admission
 from deployments.admission.demand import Demand, seconds_by_stage
 from deployments.admission.gate import Gate
 from deployments.api.observing import CLIENT_GONE, Observation, observation_of
-from deployments.api.schemas import AnswerHeaders, AskFields
+from deployments.api.schemas.answer import AnswerHeaders, AskFields
 from deployments.api.sizes import check_documents, check_question
 from deployments.settings import ApiSettings
 

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from crag_core import errors
 from deployments.api.observing import CLIENT_GONE, observation_of
 from deployments.api.routes import OPENAI_ROUTES
-from deployments.api.schemas import ErrorBody
+from deployments.api.schemas.error import ErrorBody
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from deployments.admission.demand import BESIDE
 from deployments.api import routes
 from deployments.api.answering import before_deadline, request_context
 from deployments.api.errors import documented, refused
-from deployments.api.schemas import AnswerHeaders, ExplainRequest, ExplainResponse
+from deployments.api.schemas.answer import AnswerHeaders
+from deployments.api.schemas.explain import ExplainRequest, ExplainResponse
 from deployments.api.sizes import check_characters, check_question
 from deployments.settings import ApiSettings
 

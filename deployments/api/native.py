@@ -9,7 +9,7 @@ from deployments.api import routes
 from deployments.api.answering import Answering, Conversation, ask_of, finished
 from deployments.api.errors import documented
 from deployments.api.observing import observation_of
-from deployments.api.schemas import AnswerHeaders, AnswerRequest, AnswerResponse
+from deployments.api.schemas.answer import AnswerHeaders, AnswerRequest, AnswerResponse
 
 ANSWER_ERRORS = (
     errors.InvalidQuestion,

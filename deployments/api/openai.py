@@ -16,14 +16,14 @@ from deployments.api.errors import documented, refused
 from deployments.api.native import ANSWER_ERRORS
 from deployments.api.observing import observation_of
 from deployments.api.openai_reply import EVENT_STREAM, EventStream, Reply, events
-from deployments.api.openai_schemas import (
+from deployments.api.schemas.answer import AnswerHeaders
+from deployments.api.schemas.openai import (
     ChatCompletion,
     ChatMessage,
     ChatRequest,
     Model,
     ModelList,
 )
-from deployments.api.schemas import AnswerHeaders
 from deployments.api.sizes import check_characters
 from deployments.settings import ApiSettings
 

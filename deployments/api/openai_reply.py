@@ -13,8 +13,8 @@ from starlette.types import Send
 
 from crag_core.types import Answer, PipelineName
 from deployments.api.errors import failed
-from deployments.api.openai_schemas import AnswerMessage, ChatChoice, ChatCompletion, ChatUsage
-from deployments.api.schemas import AnswerDetails
+from deployments.api.schemas.answer import AnswerDetails
+from deployments.api.schemas.openai import AnswerMessage, ChatChoice, ChatCompletion, ChatUsage
 
 EVENT_STREAM = "text/event-stream"
 

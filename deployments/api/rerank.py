@@ -12,7 +12,8 @@ from deployments.admission.admission import Admission
 from deployments.api import routes
 from deployments.api.answering import before_deadline, request_context
 from deployments.api.errors import documented
-from deployments.api.schemas import AnswerHeaders, RerankRequest, RerankResponse, RerankResult
+from deployments.api.schemas.answer import AnswerHeaders
+from deployments.api.schemas.rerank import RerankRequest, RerankResponse, RerankResult
 from deployments.api.sizes import check_documents, check_question
 from deployments.settings import ApiSettings
 

@@ -14,7 +14,8 @@ from deployments.admission.demand import BESIDE
 from deployments.api import routes
 from deployments.api.answering import before_deadline, request_context
 from deployments.api.errors import documented
-from deployments.api.schemas import AnswerHeaders, SearchRequest, SearchResponse, SearchResultItem
+from deployments.api.schemas.answer import AnswerHeaders
+from deployments.api.schemas.search import SearchRequest, SearchResponse, SearchResultItem
 from deployments.api.sizes import check_question
 from deployments.settings import ApiSettings
 

@@ -12,8 +12,10 @@ from benchmarks.load.settings import LoadSettings
 from benchmarks.load.workloads import Kind, Prepared, Workload, WorkloadName, workload
 from crag_core.actions import trigger_action
 from crag_core.settings import ActionThresholds
-from deployments.api.openai_schemas import ChatRequest
-from deployments.api.schemas import AnswerRequest, ExplainRequest, RerankRequest
+from deployments.api.schemas.answer import AnswerRequest
+from deployments.api.schemas.explain import ExplainRequest
+from deployments.api.schemas.openai import ChatRequest
+from deployments.api.schemas.rerank import RerankRequest
 
 MADE_UP = [name for name in WorkloadName if name is not WorkloadName.DATA]
 SCHEMAS = {

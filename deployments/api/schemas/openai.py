@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from crag_core.types import PipelineName
 from deployments.api.errors import UNSUPPORTED_FIELD
 from deployments.api.fields import RequestModel, Text, at_most
-from deployments.api.schemas import AnswerDetails, AskFields
+from deployments.api.schemas.answer import AnswerDetails, AskFields
 
 _MAX_MESSAGES = 256
 _MAX_PARTS = 64
