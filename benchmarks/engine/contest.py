@@ -12,7 +12,7 @@ from transformers import T5Config
 from benchmarks.engine.peers import Pairs
 from benchmarks.engine.shapes import useful_flops
 from deployments.backends.t5.t5_engine import CPU_TOKENS_PER_PIECE
-from deployments.backends.t5.t5_weights import Linear
+from deployments.backends.t5.t5_layers import Linear
 from deployments.backends.t5.worker_threads import WorkerThreads
 
 GEMM = "products of the model's shapes"

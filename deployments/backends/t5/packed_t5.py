@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from deployments.backends.t5.t5_attention import Attention, PairwiseAttention, PositionBias, Span, blocks
 from deployments.backends.t5.t5_gpu_attention import DocumentAttention
-from deployments.backends.t5.t5_weights import DecoderLayer, EncoderLayer, T5Weights
+from deployments.backends.t5.t5_layers import DecoderLayer, EncoderLayer
+from deployments.backends.t5.t5_weights import T5Weights
 
 _CPU_ROWS, _GPU_ROWS = 32, 128
 """Rows come in multiples of this: their number is what a CPU's products are compiled for."""
