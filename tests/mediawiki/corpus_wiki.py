@@ -17,9 +17,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
+from tests.mediawiki.front import front
 from tests.mediawiki.local_wiki import running_wiki
 
 _CACHE = Path(__file__).resolve().parents[2] / ".cache" / "mediawiki"
@@ -85,8 +87,11 @@ def main(
         snapshot = Path(folder) / "snapshot.jsonl"
         snapshot.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
         typer.echo(f"{len(rows)} pages; a wiki that is not in {_CACHE} yet takes minutes to fill")
-        with running_wiki(Path(folder) / "wiki", snapshot, _CACHE) as wiki:
-            typer.echo(f"serving {wiki.api_url}")
+        with (
+            running_wiki(Path(folder) / "wiki", snapshot, _CACHE) as wiki,
+            front(wiki.port, urlsplit(wiki.api_url).path, Path(folder)) as api_url,
+        ):
+            typer.echo(f"serving {api_url}")
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 signal.pause()
