@@ -152,7 +152,7 @@ class ConnectionPool:
     """Connections to one target: a free one, or a new one, `limit` at most."""
 
     def __init__(self, target: Target, limit: int) -> None:
-        """Connects to the target's resolved address."""
+        """Connects to the target's resolved address; where it has none, each connection looks it up."""
         self._target = target
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[Connection] = []
@@ -186,10 +186,11 @@ class ConnectionPool:
         return None
 
     async def _connect(self) -> Connection:
+        address = self._target.ip or self._target.host
         name = self._target.host if self._tls else None
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
-                Connection, self._target.ip, self._target.port, ssl=self._tls, server_hostname=name
+                Connection, address, self._target.port, ssl=self._tls, server_hostname=name
             )
         except OSError as error:
             raise NoConnection(_reason(error)) from error

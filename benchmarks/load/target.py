@@ -22,7 +22,7 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An origin with a path before every route; `ip` is set once the name was resolved."""
+    """An origin with a path before every route; `ip` is there once the name was resolved."""
 
     scheme: str
     host: str
