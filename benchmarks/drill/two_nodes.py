@@ -87,6 +87,8 @@ def two_nodes(config: Config, port: int) -> Iterator[TwoNodes]:
     """The application of a config on two nodes, until the block ends."""
     config["http_options"] |= {"host": "127.0.0.1", "port": port}
     local.set_environment()
+    # Ray has its workers yield to everybody else, and would be starved on a machine that others use
+    os.environ.setdefault("RAY_worker_niceness", "0")
     head = {"num_cpus": _CPUS, "include_dashboard": False}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     try:
