@@ -10,21 +10,22 @@ none goes without, a disambiguation page lists them, as on Wikipedia.
 import gzip
 import json
 import re
-import signal
 import tempfile
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
+from aiohttp import web
 
+from benchmarks.server_process import free_port
 from tests.mediawiki.front import front
 from tests.mediawiki.local_wiki import running_wiki
 
 _CACHE = Path(__file__).resolve().parents[2] / ".cache" / "mediawiki"
+_API = "/w/api.php"
 _QUALIFIED = re.compile(r"(.+?) \([^()]+\)")
 _LEADING_MARKUP = re.compile(r"^[\s*#:;=!|{}-]+", re.MULTILINE)
 _MARKUP = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||'{2,}|[<>]|__|~~~+")
@@ -87,16 +88,10 @@ def main(
         snapshot = Path(folder) / "snapshot.jsonl"
         snapshot.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
         typer.echo(f"{len(rows)} pages; a wiki that is not in {_CACHE} yet takes minutes to fill")
-        with (
-            running_wiki(Path(folder) / "wiki", snapshot, _CACHE) as wiki,
-            front(wiki.port, urlsplit(wiki.api_url).path, Path(folder)) as api_url,
-        ):
-            typer.echo(f"serving {api_url}")
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
-            try:
-                signal.pause()
-            except KeyboardInterrupt:
-                typer.echo("stopping")
+        with running_wiki(Path(folder) / "wiki", snapshot, _CACHE) as wiki:
+            origin, port = wiki.api_url.removesuffix(_API), free_port()
+            typer.echo(f"serving http://127.0.0.1:{port}{_API}")
+            web.run_app(front(origin), host="127.0.0.1", port=port, print=None, access_log=None)
 
 
 if __name__ == "__main__":
