@@ -38,6 +38,7 @@ from deployments.commands.terminal import (
     shown,
 )
 from deployments.commands.train import train
+from deployments.commands.train_hops import train_extractor, train_rewriter
 from deployments.settings import PageText, Pooling
 
 app = typer.Typer(
@@ -52,6 +53,8 @@ app.add_typer(index, name="index")
 app.add_typer(snapshot, name="snapshot")
 app.add_typer(evaluator, name="evaluator")
 app.add_typer(train, name="train")
+train.command("extractor")(train_extractor)
+train.command("rewriter")(train_rewriter)
 app.command()(calibrate)
 app.command()(batch)
 app.add_typer(compact, name="compact")

@@ -4,10 +4,8 @@ Defaults are those of CRAG (Yan et al. 2024): AdamW at 1e-4, linear decay withou
 8 epochs, gradients clipped at 1, targets -1 and +1 under the squared error.
 """
 
-import json
-import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,8 @@ from transformers import (
     EarlyStoppingCallback,
     EvalPrediction,
     Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
     TrainingArguments,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from crag_core.errors import SettingsError
 from deployments.backends.evaluators.evaluator_manifest import (
@@ -37,7 +31,6 @@ from deployments.backends.evaluators.evaluator_manifest import (
     write_manifest,
 )
 from deployments.backends.model_folder import (
-    TOKENIZER_FILES,
     model_folder,
     sha256_of,
     tokenizer_file,
@@ -48,19 +41,8 @@ from deployments.backends.tokenization import TextTokenizer
 from training.encoded_pairs import TEMPLATE, Collate, EncodedPairs, PairEncoder, is_t5
 from training.entity_split import split_by_entity
 from training.labelled_pairs import LabelledPair
+from training.runs import Prepare, StopAtNaN, begin, copy_tokenizer, go_on, losses, written_whole
 from training.thresholds import thresholds
-
-_RUN = "run.json"
-_TOKENIZER_FILES = (
-    *TOKENIZER_FILES,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "merges.txt",
-)
-
-Prepare = Callable[[Trainer], Trainer]
-"""What a cluster does to a trainer before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,51 +90,25 @@ def fine_tune(
     SettingsError when base, data and folder do not fit, or the loss is no number.
     """
     base = model_folder(recipe.base)
-    work = out.with_name(f"{out.name}.training")
-    if out.exists():
-        raise SettingsError(f"{out} exists: choose another --out, or remove it")
-    _agree(work, {**asdict(recipe), "trained_on": trained_on})
+    work = begin(out, {**asdict(recipe), "trained_on": trained_on})
     fitted, held_out = split_by_entity(pairs, recipe.validation_share, recipe.seed)
     encode = PairEncoder(base, recipe.passage_form, recipe.max_tokens)
     trainer = prepare(_trainer(base, recipe, work, encode(fitted), encode(held_out)))
-    trainer.train(resume_from_checkpoint=_last_checkpoint(work))
+    go_on(trainer, work)
     scores = np.asarray(trainer.predict(encode(held_out)).predictions, dtype=np.float32).ravel()
     labels = np.array([pair.is_relevant for pair in held_out])
     limits = thresholds(labels, scores, np.array([pair.group for pair in held_out]))
     if trainer.is_world_process_zero():
         _write(out, trainer.model, base, recipe, limits, trained_on, command)
         shutil.rmtree(work)
-    logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     return Trained(
         steps=trainer.state.global_step,
-        losses=tuple(logged),
+        losses=losses(trainer),
         auc=float(roc_auc_score(labels, scores)),
         pairs=len(fitted),
         validation_pairs=len(held_out),
         thresholds=limits,
     )
-
-
-class StopAtNaN(TrainerCallback):
-    """Ends a training whose loss is no number, rather than let it write useless weights."""
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
-        """Raises SettingsError."""
-        bad = [
-            name for name, value in (logs or {}).items() if "loss" in name and not math.isfinite(value)
-        ]
-        if bad:
-            raise SettingsError(
-                f"the {bad[0]} is no number at step {state.global_step}, and nothing was written: lower "
-                "--learning-rate, and give another --out to start anew"
-            )
 
 
 def _trainer(
@@ -217,27 +173,6 @@ def _auc(prediction: EvalPrediction) -> dict[str, float]:
     return {"auc": float(roc_auc_score(np.asarray(prediction.label_ids).ravel() > 0, scores))}
 
 
-def _last_checkpoint(work: Path) -> str | None:
-    found: str | None = get_last_checkpoint(str(work))  # type: ignore[no-untyped-call]  # theirs
-    return found
-
-
-def _agree(work: Path, run: dict[str, Any]) -> None:
-    """A training begun before goes on only with the same recipe and data."""
-    work.mkdir(parents=True, exist_ok=True)
-    note = work / _RUN
-    run = json.loads(json.dumps(run))
-    if note.exists():
-        found = json.loads(note.read_text("utf-8"))
-        if found != run:
-            changed = ", ".join(sorted(name for name in run if run[name] != found.get(name)))
-            raise SettingsError(
-                f"{work} holds a training with other settings ({changed}): give it the same ones, or "
-                "remove it"
-            )
-    note.write_text(json.dumps(run, indent=1) + "\n", "utf-8")
-
-
 def _write(
     out: Path,
     model: Any,
@@ -248,30 +183,26 @@ def _write(
     command: str,
 ) -> None:
     """The evaluator's folder, whole or not there."""
-    aside = out.with_name(f"{out.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    model.save_pretrained(aside)
-    for name in _TOKENIZER_FILES:
-        if (base / name).is_file():
-            shutil.copyfile(base / name, aside / name)
-    weights = weights_file(aside).name
-    kind = EvaluatorKind.T5 if is_t5(base) else EvaluatorKind.SEQUENCE_CLASSIFIER
-    write_manifest(
-        aside,
-        EvaluatorManifest(
-            format=1,
-            kind=kind,
-            weights=weights,
-            weights_sha256=weights_sha256(aside, weights),
-            tokenizer_sha256=sha256_of(tokenizer_file(aside)),
-            template=TEMPLATE if kind is EvaluatorKind.T5 else None,
-            passage_form=recipe.passage_form,
-            max_tokens=recipe.max_tokens,
-            dtype="float32",
-            thresholds=limits,
-            epsilon=1e-5,
-            trained_on=trained_on,
-            command=command,
-        ),
-    )
-    aside.replace(out)
+    with written_whole(out) as aside:
+        model.save_pretrained(aside)
+        copy_tokenizer(base, aside)
+        weights = weights_file(aside).name
+        kind = EvaluatorKind.T5 if is_t5(base) else EvaluatorKind.SEQUENCE_CLASSIFIER
+        write_manifest(
+            aside,
+            EvaluatorManifest(
+                format=1,
+                kind=kind,
+                weights=weights,
+                weights_sha256=weights_sha256(aside, weights),
+                tokenizer_sha256=sha256_of(tokenizer_file(aside)),
+                template=TEMPLATE if kind is EvaluatorKind.T5 else None,
+                passage_form=recipe.passage_form,
+                max_tokens=recipe.max_tokens,
+                dtype="float32",
+                thresholds=limits,
+                epsilon=1e-5,
+                trained_on=trained_on,
+                command=command,
+            ),
+        )

@@ -9,16 +9,28 @@ from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.trainers import UnigramTrainer
-from transformers import AutoModelForSequenceClassification, T5Config, T5Tokenizer
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    T5Config,
+    T5Tokenizer,
+)
 
-from training.options import T5Shape
+from training.options import T5Head, T5Shape
 
 _SENTINELS = 100
 _SPECIALS = ("<pad>", "</s>", "<unk>")
 _VOCABULARY = 16_000
+_HEADS = {T5Head.SCORE: AutoModelForSequenceClassification, T5Head.TEXT: AutoModelForSeq2SeqLM}
 
 
-def make_t5(folder: Path, shape: T5Shape, texts: Iterable[str], seed: int = 0) -> Path:
+def make_t5(
+    folder: Path,
+    shape: T5Shape,
+    texts: Iterable[str],
+    seed: int = 0,
+    head: T5Head = T5Head.SCORE,
+) -> Path:
     """A base to fine-tune: the shape's random weights, and a unigram vocabulary trained on the texts."""
     tokenizer = Tokenizer(Unigram())
     tokenizer.pre_tokenizer = Metaspace()
@@ -40,6 +52,6 @@ def make_t5(folder: Path, shape: T5Shape, texts: Iterable[str], seed: int = 0) -
         }
     )  # fmt: skip
     torch.manual_seed(seed)
-    model = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]  # theirs
+    model = _HEADS[head].from_config(config)  # type: ignore[no-untyped-call]  # theirs
     model.save_pretrained(folder)
     return folder

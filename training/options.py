@@ -31,3 +31,10 @@ class T5Shape(StrEnum):
             T5Shape.BASE: (768, 3072, 12, 12),
             T5Shape.LARGE: (1024, 4096, 24, 16),
         }[self]
+
+
+class T5Head(StrEnum):
+    """What a T5 gives: one score of its input, or a text."""
+
+    SCORE = "score"
+    TEXT = "text"

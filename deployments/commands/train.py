@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -13,13 +13,30 @@ from rich.table import Table
 
 from crag_core.errors import SettingsError
 from deployments.commands.labelled_sets import DataOption, SetsOption, chosen_sets
-from deployments.commands.terminal import JsonFlag, err, meanwhile, out, sentences_for_errors
-from training.options import PopqaLabels, T5Shape
+from deployments.commands.terminal import (
+    JsonFlag,
+    err,
+    meanwhile,
+    out,
+    output_kept_clean,
+    sentences_for_errors,
+)
+from training.options import PopqaLabels, T5Head, T5Shape
 
 if TYPE_CHECKING:
     from training.fine_tuning import Recipe, Trained
 
 train = typer.Typer(no_args_is_help=True, help="Train models on labelled data.")
+
+RESUMES = "interrupted: the same command goes on from its last checkpoint"
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder that the model is written to.")]
+ScratchOption = Annotated[
+    T5Shape | None, typer.Option(help="Instead of --base: a T5 of this shape, with random weights.")
+]
+LearningRateOption = Annotated[float, typer.Option(help="AdamW's, decaying to 0.", min=0)]
+MaxStepsOption = Annotated[int | None, typer.Option(help="Steps at most.", min=1)]
+SeedOption = Annotated[int, typer.Option(help="Of the split, the order and new weights.")]
 
 
 class EvaluatorForm(StrEnum):
@@ -32,14 +49,11 @@ class EvaluatorForm(StrEnum):
 @train.command("evaluator")
 def train_evaluator(
     data: DataOption,
-    out_folder: Annotated[Path, typer.Option("--out", help="Folder that the evaluator is written to.")],
+    out_folder: OutOption,
     base: Annotated[
         str | None, typer.Option(help="Folder or hub name: a T5 of any size, or another encoder.")
     ] = None,
-    scratch: Annotated[
-        T5Shape | None,
-        typer.Option(help="Instead of --base: a T5 of this shape, with random weights."),
-    ] = None,
+    scratch: ScratchOption = None,
     form: Annotated[
         EvaluatorForm, typer.Option(help="embedding_head: a small head over --base, which stays frozen.")
     ] = EvaluatorForm.CHECKPOINT,
@@ -48,7 +62,7 @@ def train_evaluator(
         PopqaLabels,
         typer.Option(help="PopQA: the passage holds the answer, or is the gold page (paper)."),
     ] = PopqaLabels.ANSWER,
-    learning_rate: Annotated[float, typer.Option(help="AdamW's, decaying to 0.", min=0)] = 1e-4,
+    learning_rate: LearningRateOption = 1e-4,
     epochs: Annotated[float, typer.Option(help="Times over the pairs at most.", min=0.01)] = 8.0,
     batch_pairs: Annotated[int, typer.Option(help="Pairs of a step, on each worker.", min=1)] = 12,
     max_tokens: Annotated[int, typer.Option(help="Longer pairs lose their end.", min=16)] = 512,
@@ -59,9 +73,9 @@ def train_evaluator(
     patience_epochs: Annotated[
         int, typer.Option(help="Epochs without a better AUC until it stops.", min=1)
     ] = 2,
-    max_steps: Annotated[int | None, typer.Option(help="Steps at most.", min=1)] = None,
+    max_steps: MaxStepsOption = None,
     max_pairs: Annotated[int | None, typer.Option(help="Pairs at most, whole questions.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Of the split, the order and new weights.")] = 0,
+    seed: SeedOption = 0,
     workers: Annotated[
         int, typer.Option(help="Workers of Ray Train on the cluster; 0 trains in this process.", min=0)
     ] = 0,
@@ -74,7 +88,7 @@ def train_evaluator(
     best epoch by AUC on unseen entities is kept, with thresholds, in the form that `crag serve` loads.
     """
     command = f"crag {shlex.join(sys.argv[1:])}"
-    with sentences_for_errors("interrupted: the same command goes on from its last checkpoint"):
+    with sentences_for_errors(RESUMES):
         if (base is None) == (scratch is None):
             raise SettingsError("name either --base or --scratch")
         if form is EvaluatorForm.EMBEDDING_HEAD:
@@ -89,7 +103,8 @@ def train_evaluator(
             pairs = labelled_pairs(data, chosen_sets(sets), labels)
             pairs = whole_questions(pairs, max_pairs, seed)
         if scratch is not None:
-            base = str(_made_t5(out_folder, scratch, pairs, seed))
+            texts = [text for pair in pairs for text in (pair.question, pair.passage.text)]
+            base = str(made_t5(out_folder, scratch, texts, seed))
         err.print(describe(pairs))
         recipe = Recipe(
             base=str(base),
@@ -103,7 +118,8 @@ def train_evaluator(
             max_steps=max_steps or -1,
             seed=seed,
         )
-        trained = _fine_tuned(pairs, recipe, out_folder, describe(pairs), command, workers, use_gpu)
+        with output_kept_clean():
+            trained = _fine_tuned(pairs, recipe, out_folder, describe(pairs), command, workers, use_gpu)
     losses = trained.losses
     report = {**asdict(trained), "thresholds": trained.thresholds.model_dump()}
     if as_json:
@@ -117,14 +133,16 @@ def train_evaluator(
     )
 
 
-def _made_t5(out_folder: Path, shape: T5Shape, pairs: Sequence[Any], seed: int) -> Path:
+def made_t5(
+    out_folder: Path, shape: T5Shape, texts: Iterable[str], seed: int, head: T5Head = T5Head.SCORE
+) -> Path:
+    """A base with random weights, beside the folder that the training will write."""
     from training.from_scratch import make_t5
 
     folder = out_folder.with_name(f"{out_folder.name}.base")
     if not (folder / "config.json").exists():
         with meanwhile(f"making a {shape} T5 and its vocabulary"):
-            texts = [text for pair in pairs for text in (pair.question, pair.passage.text)]
-            make_t5(folder, shape, texts, seed)
+            make_t5(folder, shape, texts, seed, head)
     return folder
 
 

@@ -33,7 +33,7 @@ def rewriter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def extractor(folder: Path, **changes: float) -> SpanExtractor:
     settings = {"model": str(folder), "null_margin": -1_000.0, **changes}
-    return SpanExtractor(ExtractorSettings.model_validate(settings))
+    return SpanExtractor.open(ExtractorSettings.model_validate(settings))
 
 
 @pytest.mark.parametrize("max_tokens", [64, 384])
@@ -56,13 +56,13 @@ def test_the_best_span_is_found_jointly(span_folder: Path) -> None:
     """Against all spans, tried one by one."""
     model = extractor(span_folder, max_answer_tokens=4)
     asked = reading("Who directed Jaws?", ["Steven Spielberg directed Jaws.", "1975"])
-    (window,) = model._cut(0, asked)
+    (window,) = model.windows([asked])
     start, end = model._forward([window.ids])
     best = max(
         float(start[0][first] + end[0][last])
-        for _, begin, past in window.answers
-        for first in range(begin, past)
-        for last in range(first, min(past, first + 4))
+        for answer in window.answers
+        for first in range(answer.first, answer.past)
+        for last in range(first, min(answer.past, first + 4))
     )
     (found,) = model.extract([asked])
     assert found is not None
@@ -95,7 +95,7 @@ def test_any_question_is_read(span_folder: Path, question: str) -> None:
 def test_the_rewriter_writes_one_text_each_and_none_for_what_it_cannot_spell(
     rewriter_folder: Path,
 ) -> None:
-    model = BeamRewriter(RewriterSettings(model=str(rewriter_folder), max_new_tokens=8))  # type: ignore[call-arg]
+    model = BeamRewriter.open(RewriterSettings(model=str(rewriter_folder), max_new_tokens=8))  # type: ignore[call-arg]
     rewritings = [
         Rewriting("Where was he born?", "Steven Spielberg"),
         Rewriting("Where was he born?", "Šiauliai"),

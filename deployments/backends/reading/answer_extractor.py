@@ -21,32 +21,52 @@ from deployments.backends.model_folder import model_folder, tokenizer_file, weig
 from deployments.backends.tokenization import pack, padded_ids
 from deployments.settings import ExtractorSettings
 
-_BETWEEN_PAIRS = "\n\n"
+BETWEEN_PAIRS = "\n\n"
+"""What stands between two pairs; between a pair's question and its answer stands one line feed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
-    """A question with some of its pairs, as the model reads them.
+class AnswerTokens:
+    """The answer of the pair at a position of a reading: tokens [first, past), characters from begin."""
 
-    `answers` has for each pair, by position, the tokens of its answer: [first, past the last).
+    pair: int
+    first: int
+    past: int
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A question with some of the pairs of a reading, as the model reads them.
+
+    `offsets` says of each token which characters of its text it stands for; `answers` has the pairs
+    whose answers, or their beginnings, are in the window.
     """
 
     reading: int
     ids: list[int]
-    answers: tuple[tuple[int, int, int], ...]
+    answers: tuple[AnswerTokens, ...]
     offsets: list[tuple[int, int]]
     context: str
+
+    def text(self, first: int, last: int) -> str:
+        """What the tokens from `first` to `last` of one answer say."""
+        return self.context[self.offsets[first][0] : self.offsets[last][1]].strip()
 
 
 class SpanExtractor:
     """Reads answers out of pairs, several sub-questions to a forward pass."""
 
-    def __init__(self, settings: ExtractorSettings) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: ExtractorSettings) -> None:
+        self._settings, self._tokenizer = settings, tokenizer
+        self._model, self._device = model.eval(), model.device
+
+    @classmethod
+    def open(cls, settings: ExtractorSettings) -> "SpanExtractor":
         """Raises SettingsError when the folder holds no span model with a fast tokenizer."""
-        self._settings = settings
         folder = model_folder(settings.model, settings.revision)
-        self._device = torch_device(settings.device)
-        self._tokenizer = _tokenizer(folder)
+        device = torch_device(settings.device)
+        tokenizer = span_tokenizer(folder)
         weights_file(folder)
         try:
             model, report = AutoModelForQuestionAnswering.from_pretrained(
@@ -59,16 +79,14 @@ class SpanExtractor:
         if report["missing_keys"]:
             missing = sorted(report["missing_keys"])[0]
             raise SettingsError(f"{folder} holds no trained answer extractor: it lacks {missing}")
-        self._model = model.to(self._device).eval()
+        return cls(model.to(device), tokenizer, settings)
 
     def extract(self, readings: Sequence[Reading]) -> list[ExtractedAnswer | None]:
         """One answer per reading, in order; `None` where "no answer" scores best.
 
         Raises StageFailed when the model fails.
         """
-        windows = [
-            window for place, reading in enumerate(readings) for window in self._cut(place, reading)
-        ]
+        windows = self.windows(readings)
         best: list[ExtractedAnswer | None] = [None] * len(readings)
         for window, start, end in self._scored(windows):
             found = self._decode(window, start, end)
@@ -77,7 +95,11 @@ class SpanExtractor:
                 best[window.reading] = found
         return best
 
-    def _cut(self, place: int, reading: Reading) -> Iterator[_Window]:
+    def windows(self, readings: Sequence[Reading]) -> list[Window]:
+        """What the model reads, by position of the reading."""
+        return [window for place, reading in enumerate(readings) for window in self._cut(place, reading)]
+
+    def _cut(self, place: int, reading: Reading) -> Iterator[Window]:
         """The pairs of a reading, as many to a window as fit; a longer pair is cut at its end."""
         question = _readable(reading.question)
         taken: list[int] = []
@@ -94,7 +116,7 @@ class SpanExtractor:
         encoded = self._tokenizer(question, context, truncation=False, verbose=False)
         return len(encoded["input_ids"]) <= self._settings.max_tokens
 
-    def _window(self, place: int, question: str, reading: Reading, positions: Sequence[int]) -> _Window:
+    def _window(self, place: int, question: str, reading: Reading, positions: Sequence[int]) -> Window:
         context, spans = _context(reading, positions)
         encoded = self._tokenizer(
             _first(question, self._settings.max_tokens),
@@ -113,10 +135,10 @@ class SpanExtractor:
         for position, (begin, end) in zip(positions, spans, strict=True):
             inside = [index for index, first, last in tokens if first >= begin and last <= end]
             if inside:
-                answers.append((position, inside[0], inside[-1] + 1))
-        return _Window(place, list(encoded["input_ids"]), tuple(answers), offsets, context)
+                answers.append(AnswerTokens(position, inside[0], inside[-1] + 1, begin))
+        return Window(place, list(encoded["input_ids"]), tuple(answers), offsets, context)
 
-    def _scored(self, windows: Sequence[_Window]) -> Iterator[tuple[_Window, Tensor, Tensor]]:
+    def _scored(self, windows: Sequence[Window]) -> Iterator[tuple[Window, Tensor, Tensor]]:
         lengths = [len(window.ids) for window in windows]
         for batch in pack(lengths, self._settings.max_tokens_per_batch):
             start, end = self._forward([windows[index].ids for index in batch])
@@ -132,11 +154,12 @@ class SpanExtractor:
             raise StageFailed("the answer extractor failed on a batch") from error
         return output.start_logits.float().cpu(), output.end_logits.float().cpu()
 
-    def _decode(self, window: _Window, start: Tensor, end: Tensor) -> ExtractedAnswer | None:
+    def _decode(self, window: Window, start: Tensor, end: Tensor) -> ExtractedAnswer | None:
         """The best span within one answer, by the sum of its logits above those of no answer."""
         none = float(start[0] + end[0]) + self._settings.null_margin
         best: tuple[float, int, int, int] | None = None
-        for position, first, past in window.answers:
+        for answer in window.answers:
+            first, past = answer.first, answer.past
             scores = start[first:past, None] + end[None, first:past]
             length = past - first
             allowed = torch.ones(length, length).triu().tril(self._settings.max_answer_tokens - 1)
@@ -144,11 +167,11 @@ class SpanExtractor:
             place = int(scores.argmax())
             score = float(scores.flatten()[place]) - none
             if best is None or score > best[0]:
-                best = score, position, first + place // length, first + place % length
+                best = score, answer.pair, first + place // length, first + place % length
         if best is None or not best[0] > 0:
             return None
         score, position, begin, last = best
-        text = window.context[window.offsets[begin][0] : window.offsets[last][1]].strip()
+        text = window.text(begin, last)
         return ExtractedAnswer(text, position, score) if text else None
 
 
@@ -157,14 +180,18 @@ def _context(reading: Reading, positions: Sequence[int]) -> tuple[str, list[tupl
     text, spans = "", []
     for position in positions:
         pair = reading.pairs[position].pair
-        text += f"{_BETWEEN_PAIRS if text else ''}{_readable(pair.question)}\n"
+        text += f"{BETWEEN_PAIRS if text else ''}{_readable(pair.question)}\n"
         answer = _readable(pair.answer)
         spans.append((len(text), len(text) + len(answer)))
         text += answer
     return text, spans
 
 
-def _tokenizer(folder: Path) -> Any:
+def span_tokenizer(folder: Path) -> Any:
+    """The fast tokenizer of a folder, which reads the names of special tokens as text.
+
+    Raises SettingsError when there is none.
+    """
     tokenizer_file(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

@@ -52,12 +52,12 @@ class HopModels:
         else:
             from deployments.backends.reading.answer_extractor import SpanExtractor
 
-            extractor = SpanExtractor(settings.extractor)
+            extractor = SpanExtractor.open(settings.extractor)
         if settings.rewriter is None:
             return cls(extractor, None)
         from deployments.backends.reading.question_rewriter import BeamRewriter
 
-        return cls(extractor, BeamRewriter(settings.rewriter))
+        return cls(extractor, BeamRewriter.open(settings.rewriter))
 
     def extract(self, readings: Sequence[Reading]) -> Sequence[ExtractedAnswer | None]:
         """One answer per reading, in order."""

@@ -4,6 +4,7 @@ Reads `Q: <question> | prev_answer: <answer>`, writes the question with its refe
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -22,21 +23,25 @@ _MAX_ENTITY_WORDS = 20
 class BeamRewriter:
     """Rewrites questions in batches; what it writes is to be checked by its caller."""
 
-    def __init__(self, settings: RewriterSettings) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: RewriterSettings) -> None:
+        self._settings, self._tokenizer = settings, tokenizer
+        self._model, self._device = model.eval(), model.device
+
+    @classmethod
+    def open(cls, settings: RewriterSettings) -> "BeamRewriter":
         """Raises SettingsError when the folder holds no sequence-to-sequence model."""
-        self._settings = settings
         folder = model_folder(settings.model, settings.revision)
-        self._device = torch_device(settings.device)
+        device = torch_device(settings.device)
         tokenizer_file(folder)
         weights_file(folder)
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             model = AutoModelForSeq2SeqLM.from_pretrained(
                 folder, trust_remote_code=False, dtype=torch.float32
             )
         except (OSError, ValueError, RuntimeError, KeyError) as error:
             raise SettingsError(f"{folder} holds no rewriter that can be loaded: {error}") from error
-        self._model = model.to(self._device).eval()
+        return cls(model.to(device), tokenizer, settings)
 
     def rewrite(self, rewritings: Sequence[Rewriting]) -> list[str | None]:
         """One text per rewriting, in order.
@@ -55,7 +60,7 @@ class BeamRewriter:
     @torch.inference_mode()
     def _written(self, rewritings: Sequence[Rewriting]) -> list[str]:
         inputs = self._tokenizer(
-            [_input(rewriting) for rewriting in rewritings],
+            [model_input(rewriting) for rewriting in rewritings],
             max_length=self._settings.max_input_tokens,
             truncation=True,
             padding=True,
@@ -81,7 +86,7 @@ class BeamRewriter:
         return bool(ids) and self._tokenizer.unk_token_id not in ids
 
 
-def _input(rewriting: Rewriting) -> str:
+def model_input(rewriting: Rewriting) -> str:
     """The input, the question cut rather than the answer, which stands last."""
     question = " ".join(rewriting.question.split()[:_MAX_QUESTION_WORDS])
     entity = " ".join(rewriting.entity.split()[:_MAX_ENTITY_WORDS])
