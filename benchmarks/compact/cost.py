@@ -4,27 +4,29 @@ One run, one generator, one machine; every completion's tokens are those that th
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Annotated, Any
 
 import typer
 
+from benchmarks.compact.economics import Asked, Economics, asked_of
 from benchmarks.compact.retrievers import IndexedPairs, RuleReader
 from benchmarks.datasets import Item, read_items
+from benchmarks.published import Published
+from benchmarks.run_folder import RunFolder
 from crag_core.baselines import NoRetrieval, Rag
 from crag_core.compact.baselines import Baseline, IrCot, IterRetGen, SelfAsk, Stages
 from crag_core.compact.compact import Compact
 from crag_core.compact.resolution import Resolver
 from crag_core.compact.settings import CompactSettings, PlanLimits
 from crag_core.context import RequestContext
-from crag_core.errors import SettingsError
+from crag_core.errors import CragError, SettingsError
 from crag_core.generation import AnswerWriter
-from crag_core.metrics import exact_match, f1_score, percentile
+from crag_core.metrics import exact_match, f1_score
 from crag_core.protocols import Ask, Pipeline
 from crag_core.settings import CragSettings
 from crag_core.types import Answer, Document, Question, Usage
@@ -32,6 +34,7 @@ from deployments.backends.chat_template import ChatTemplate
 from deployments.backends.dense_encoder import DenseEncoder
 from deployments.backends.indexes.atomic_qa_index import AtomicQAIndex
 from deployments.backends.indexes.passage_index import PassageIndex
+from deployments.backends.knowledge.ledger import LEDGER, tokens_spent
 from deployments.backends.reading.entities import SpacyEntities
 from deployments.settings import EncoderSettings, GeneratorSettings
 
@@ -52,36 +55,6 @@ class IndexedPassages:
         return await self.index.search(query, limit=limit, candidates=_CANDIDATES, rrf_k=_RRF_K)
 
 
-@dataclass(slots=True)
-class _Ledger:
-    """What the questions of one method cost, and how right its answers were."""
-
-    usages: list[Usage] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    matches: list[float] = field(default_factory=list)
-    f1: list[float] = field(default_factory=list)
-
-    @property
-    def tokens(self) -> float:
-        return mean(usage.prompt_tokens + usage.completion_tokens for usage in self.usages)
-
-    def row(self, method: str) -> dict[str, Any]:
-        calls = [usage.llm_calls for usage in self.usages]
-        return {
-            "method": method,
-            "n": len(self.usages),
-            "tokens": round(self.tokens, 1),
-            "prompt_tokens": round(mean(usage.prompt_tokens for usage in self.usages), 1),
-            "completion_tokens": round(mean(usage.completion_tokens for usage in self.usages), 1),
-            "calls": round(mean(calls), 2),
-            "calls_min_max": [min(calls), max(calls)],
-            "seconds": round(mean(self.seconds), 2),
-            "seconds_p95": round(percentile(self.seconds, 0.95), 2),
-            "exact_match": round(mean(self.matches), 4),
-            "f1": round(mean(self.f1), 4),
-        }
-
-
 def compact_cost(
     data: Annotated[Path, typer.Option(help="Folder with the question set.")],
     base: Annotated[Path, typer.Option(help="A base of atomic pairs.")],
@@ -93,18 +66,23 @@ def compact_cost(
     dtype: Annotated[str, typer.Option(help="As in the settings.")] = "float32",
     max_sub_questions: Annotated[int, typer.Option(help="Sub-questions of a plan.", min=1)] = 4,
     offline_tokens: Annotated[
-        int | None, typer.Option(help="What the base cost to build: gives the break-even.", min=0)
+        int | None,
+        typer.Option(help="What the base cost to build, where its folder has no ledger of that.", min=0),
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Questions.", min=1)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for rows, report and curve; goes on with a run in it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tokens, calls, seconds, EM and F1 a question: CompactRAG and its baselines."""
+    """Tokens, calls, seconds, EM and F1 a question by CompactRAG and its baselines; the break-even."""
     from deployments.backends.vllm_engine import VllmEngine
 
     model = GeneratorSettings.model_validate(
         {"model": generator, "dtype": dtype, "max_model_len": 2048, "enforce_eager": True}
     )
 
-    async def run() -> dict[str, _Ledger]:
+    async def run(rows: Rows) -> None:
         engine = VllmEngine(model)
         try:
             dense = DenseEncoder(EncoderSettings(model=encoder))
@@ -124,39 +102,91 @@ def compact_cost(
                 "ircot": _baseline(IrCot(stages)),
                 "iter_retgen": _baseline(IterRetGen(stages)),
             }
-            return await _measured(methods, items)
+            await measure(methods, items, rows)
         finally:
             engine.shutdown()
 
+    settings_of_run = {
+        "name": name, "base": str(base), "index": str(index), "encoder": encoder, "generator": generator,
+        "dtype": dtype, "max_sub_questions": max_sub_questions,
+    }  # fmt: skip
     try:
         items = [item for item in read_items(data, name) if item.answers][:limit]
-        ledgers = asyncio.run(run())
+        spent = tokens_spent(base / LEDGER) if offline_tokens is None else offline_tokens
+        with Rows.opened(out, settings_of_run) as rows:
+            asyncio.run(run(rows))
+            economics = Economics.of(rows.known.values(), spent)
     except (SettingsError, FileNotFoundError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
-    for method, ledger in ledgers.items():
-        row = ledger.row(method)
-        if offline_tokens is not None and method != "compact":
-            saved = ledger.tokens - ledgers["compact"].tokens
-            row["break_even_questions"] = round(offline_tokens / saved) if saved > 0 else None
-        typer.echo(json.dumps(row))
+    published = Published("compact-cost", economics.report(), economics.markdown())
+    published.show(as_json=as_json, out=out)
+    if out is not None:
+        aside = out / "compact-cost.svg.partial"
+        aside.write_text(economics.curve(), "utf-8")
+        aside.replace(out / "compact-cost.svg")
 
 
-async def _measured(methods: dict[str, Answering], items: Sequence[Item]) -> dict[str, _Ledger]:
-    """Every question by every method, one after the other, in turns."""
-    ledgers = {method: _Ledger() for method in methods}
-    for item in items:
-        for method, answer in methods.items():
-            ctx = RequestContext.starting_now(f"{method}-{item.id}", _DEADLINE_S)
-            started = time.perf_counter()
-            text, usage = await answer(ctx, item.question)
-            ledger = ledgers[method]
-            ledger.seconds.append(time.perf_counter() - started)
-            ledger.usages.append(usage)
-            ledger.matches.append(max(exact_match(text, gold) for gold in item.answers))
-            ledger.f1.append(max(f1_score(text, gold) for gold in item.answers))
-        typer.echo(f"{len(ledgers['compact'].usages)} of {len(items)} questions", err=True)
-    return ledgers
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is known by question and method, kept in a folder if there is one."""
+
+    known: dict[tuple[str, str], Asked]
+    folder: RunFolder | None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, out: Path | None, run: dict[str, Any]) -> Iterator["Rows"]:
+        """Raises ValueError when the folder holds another run, or a row that is none."""
+        if out is None:
+            yield cls({}, None)
+            return
+        folder = RunFolder(out, run)
+        try:
+            known = [asked_of(line) for _, line in folder.rows()]
+            yield cls({(row.id, row.method): row for row in known}, folder)
+        finally:
+            folder.close()
+
+    def add(self, row: Asked) -> None:
+        """Note one question by one method."""
+        self.known[row.id, row.method] = row
+        if self.folder is not None:
+            self.folder.add(asdict(row))
+
+
+async def measure(methods: Mapping[str, Answering], items: Sequence[Item], rows: Rows) -> None:
+    """Every question by every method, one after the other; who is first changes by the question."""
+    names = list(methods)
+    for place, item in enumerate(items):
+        first = place % len(names)
+        for method in (*names[first:], *names[:first]):
+            if (item.id, method) not in rows.known:
+                rows.add(await _asked(method, methods[method], item))
+        typer.echo(f"{place + 1} of {len(items)} questions", err=True)
+
+
+async def _asked(method: str, answer: Answering, item: Item) -> Asked:
+    ctx = RequestContext.starting_now(f"{method}-{item.id}", _DEADLINE_S)
+    started = time.perf_counter()
+    failure, text, usage = None, "", Usage()
+    try:
+        text, usage = await answer(ctx, item.question)
+    except CragError as error:
+        failure = error.code
+    seconds = time.perf_counter() - started
+    return Asked(
+        id=item.id,
+        method=method,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        calls=usage.llm_calls,
+        attempts=usage.llm_attempts,
+        seconds=seconds,
+        exact_match=0.0 if failure else float(max(exact_match(text, gold) for gold in item.answers)),
+        f1=0.0 if failure else max(f1_score(text, gold) for gold in item.answers),
+        failure=failure,
+    )
 
 
 def _pipeline(pipeline: Pipeline) -> Answering:

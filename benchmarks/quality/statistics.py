@@ -83,7 +83,7 @@ def _interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
 
 def _p(differences: np.ndarray, values: np.ndarray) -> float:
     changed = differences[differences != 0]
-    if not len(changed):
+    if len(changed) < 2:  # one difference is as likely with either sign
         return 1.0
     if np.isin(values, (0.0, 1.0)).all():
         return float(binomtest(int((changed > 0).sum()), len(changed)).pvalue)

@@ -93,3 +93,20 @@ class Ledger:
             (passage_hash,),
         ).fetchone()
         return None if row is None else PassageRead(row[0], json.loads(row[1]), *row[2:])
+
+
+def tokens_spent(file: Path) -> int | None:
+    """Tokens that reading the corpus took, of prompts and completions, failed passages included.
+
+    `None` where there is no ledger, as of imported pairs. Raises SettingsError when it cannot be read.
+    """
+    if not file.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            (tokens,) = connection.execute(
+                "SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM passages"
+            ).fetchone()
+    except sqlite3.Error as error:
+        raise SettingsError(f"the ledger {file} cannot be read: {error}") from error
+    return int(tokens)
