@@ -32,6 +32,7 @@ COMMANDS = {
     "compact-cost": "benchmarks.compact.cost",
     "compact-plans": "benchmarks.compact.model_plans",
     "compact-fuzz": "benchmarks.compact.fuzz",
+    "golden-metrics": "benchmarks.golden_metrics",
 }
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
