@@ -257,7 +257,13 @@ class CragSettings(Settings):
 class AnswerOptions(Settings):
     """What one request may change; every field left out (or null) keeps the application's setting."""
 
-    retrieve_limit: int | None = Field(None, ge=1, le=100, description="Documents retrieved.")
+    retrieve_limit: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="Documents retrieved; `compact`: pairs that the sub-questions of a question share, "
+        "one each at least.",
+    )
     rag_documents: int | None = Field(None, ge=1, le=100, description="Documents `rag` reads.")
     thresholds: ActionThresholds | None = Field(None, description="Action thresholds.")
     max_strips: int | None = Field(None, ge=1, le=50, description="Strips kept at most.")

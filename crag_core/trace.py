@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crag_core.degrade import Paces
 from crag_core.errors import CragError
@@ -115,6 +115,10 @@ class Recorder:
             llm_calls=self.spent.llm_calls + 1,
             llm_attempts=self.spent.llm_attempts + attempts,
         )
+
+    def attempt_failed(self) -> None:
+        """Count a completion that was of no use, and is asked for again."""
+        self.spent = replace(self.spent, llm_attempts=self.spent.llm_attempts + 1)
 
     def searched(
         self, result: SearchResult, chosen: Sequence[FoundPage], scores: Mapping[str, Score]

@@ -1,4 +1,4 @@
-"""The GPU memory plan: whether evaluator and generator fit the cards that a config places them on."""
+"""The GPU memory plan: whether the models fit the cards that a config places them on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,19 +7,34 @@ from typing import Any
 
 import torch
 from ray.serve.schema import ServeDeploySchema
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 from transformers.configuration_utils import PretrainedConfig
 
 from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind, load_manifest
 from deployments.backends.model_folder import model_folder
+from deployments.backends.reading.question_rewriter import PER_BATCH
 from deployments.doctor import Finding
 from deployments.local import app_settings
-from deployments.settings import EvaluatorSettings, GeneratorSettings
+from deployments.settings import (
+    AppSettings,
+    EvaluatorSettings,
+    ExtractorSettings,
+    GeneratorSettings,
+    HopReaderSettings,
+    RewriterSettings,
+)
 
 _GIB = 1024**3
 _CONTEXT_GIB = 0.6
 """What the CUDA context of one process takes, whatever the model."""
 
+_ROUNDING = 1e-6
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 
 
@@ -62,13 +77,22 @@ def plan_gpu(config: ServeDeploySchema, card_gib: float) -> Iterator[Finding]:
         "raise gpu_memory_utilization, or lower max_model_len",
     )
     yield Finding("evaluator memory", evaluator.total <= card_gib, str(evaluator), "use a larger card")
-    shared = fractions["Generator"] + fractions["Evaluator"] <= 1.0
-    if shared:
-        total = generator.total + evaluator.total
+    shares = {"Generator": generator, "Evaluator": evaluator}
+    if reader := _reader_on_a_card(settings):
+        shares["HopReader"] = hop_reader_share(reader)
+        yield Finding(
+            "hop reader memory",
+            shares["HopReader"].total <= card_gib,
+            str(shares["HopReader"]),
+            "lower extractor.max_tokens_per_batch, or use a larger card",
+        )
+    beside = _beside(shares, fractions)
+    if beside:
+        total = sum(shares[name].total for name in beside)
         yield Finding(
             "shared card",
             total <= card_gib,
-            f"{total:.2f} of {card_gib:.0f} GiB for both",
+            f"{total:.2f} of {card_gib:.0f} GiB for {', '.join(beside)}",
             "lower the generator's gpu_memory_utilization, or give each a card",
         )
         yield Finding(
@@ -79,6 +103,27 @@ def plan_gpu(config: ServeDeploySchema, card_gib: float) -> Iterator[Finding]:
             else "the generator measures free memory while the evaluator may still be loading",
             "set generator.wait_for_evaluator to true",
         )
+
+
+def _beside(shares: dict[str, Share], fractions: dict[str, float]) -> list[str]:
+    """The deployments that Ray may put on one card: all of them, else generator and evaluator."""
+    for names in (list(shares), ["Generator", "Evaluator"]):
+        if sum(fractions[name] for name in names) <= 1.0 + _ROUNDING:
+            return names
+    return []
+
+
+def _reader_on_a_card(settings: AppSettings) -> HopReaderSettings | None:
+    """What of the hop reader's models runs on a card, if any does."""
+    if settings.compact is None:
+        return None
+    reader = settings.compact.reader
+    on_cpu = {
+        name: None
+        for name in ("extractor", "rewriter")
+        if (model := getattr(reader, name)) is None or not model.device.startswith("cuda")
+    }
+    return None if len(on_cpu) == 2 else reader.model_copy(update=on_cpu)
 
 
 def generator_share(settings: GeneratorSettings, card_gib: float) -> Share:
@@ -110,6 +155,32 @@ def evaluator_share(settings: EvaluatorSettings) -> Share:
     return Share(_parameters(AutoModelForSequenceClassification, config) * size / _GIB, 0.0, peak)
 
 
+def hop_reader_share(settings: HopReaderSettings) -> Share:
+    """Weights in float32, and the activations of the largest batch, of extractor and rewriter."""
+    shares = [
+        *([_extractor_share(settings.extractor)] if settings.extractor else []),
+        *([_rewriter_share(settings.rewriter)] if settings.rewriter else []),
+    ]
+    return Share(sum(each.weights for each in shares), 0.0, sum(each.peak for each in shares))
+
+
+def _extractor_share(settings: ExtractorSettings) -> Share:
+    config = _config(settings.model, settings.revision)
+    attention = config.num_attention_heads * settings.max_tokens
+    peak = settings.max_tokens_per_batch * (attention + 4 * config.intermediate_size)
+    size = _BYTES["float32"] / _GIB
+    return Share(_parameters(AutoModelForQuestionAnswering, config) * size, 0.0, peak * size)
+
+
+def _rewriter_share(settings: RewriterSettings) -> Share:
+    """Each beam has keys and values of its own, of the input and of what is written."""
+    config = _config(settings.model, settings.revision)
+    tokens = PER_BATCH * settings.beams * (settings.max_input_tokens + settings.max_new_tokens)
+    peak = tokens * (4 * config.d_ff + 2 * config.num_layers * config.num_heads * config.d_kv)
+    size = _BYTES["float32"] / _GIB
+    return Share(_parameters(AutoModelForSeq2SeqLM, config) * size, 0.0, peak * size)
+
+
 def kv_bytes_per_token(settings: GeneratorSettings) -> int:
     """Keys and values of one token in every layer, on one card."""
     config = _config(settings.model, settings.revision)
@@ -120,7 +191,7 @@ def kv_bytes_per_token(settings: GeneratorSettings) -> int:
 
 
 def _gpu_fractions(config: ServeDeploySchema) -> dict[str, float]:
-    fractions = {"Generator": 1.0, "Evaluator": 1.0}
+    fractions = {"Generator": 1.0, "Evaluator": 1.0, "HopReader": 1.0}
     for deployment in config.applications[0].deployments:
         given = getattr(deployment.ray_actor_options, "num_gpus", None)
         if deployment.name in fractions and given is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crag_core.compact.callers_documents import CallersDocuments
 from crag_core.compact.decomposition import decomposition_prompt, plan_sampling
@@ -13,7 +13,7 @@ from crag_core.compact.synthesis import SynthesisPrompt, facts
 from crag_core.compact.types import Plan
 from crag_core.context import RequestContext
 from crag_core.degrade import abstention, malformed_plan, plan_cut
-from crag_core.errors import GenerationFailed
+from crag_core.errors import GenerationFailed, MalformedCompletion
 from crag_core.generation import AnswerWriter, Evidence
 from crag_core.protocols import Ask, Generator
 from crag_core.settings import CragSettings, NoEvidence
@@ -30,6 +30,7 @@ from crag_core.types import (
 )
 
 _PLAN_ATTEMPTS = 2
+_RETRY_TEMPERATURE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,15 @@ class Compact:
         """Pieces of the synthesis, then the Answer.
 
         A plan that cannot be read degrades to the question itself as the only hop. Raises
-        RetrievalFailed, StageFailed, GenerationFailed and PromptTooLong.
+        RetrievalFailed, StageFailed, GenerationFailed, PromptTooLong, and MalformedCompletion where the
+        synthesis says nothing, also when asked again.
         """
         settings = self.crag.with_options(ask.options, ask.sampling)
         recorder = Recorder()
         with recorder.stage(Stage.DECOMPOSE):
             plan = await self._plan(ctx, ask, recorder)
-        resolver = self.resolver
+        chosen = self.settings.with_retrieve_limit(ask.options.retrieve_limit)
+        resolver = replace(self.resolver, settings=chosen)
         if ask.documents is not None:
             resolver = CallersDocuments(ask.documents).in_place_of_pairs(resolver)
         hops = await resolver.resolve(ctx, plan, recorder)
@@ -67,8 +70,9 @@ class Compact:
             without=NoEvidence.ANSWER,
         )
         synthesis = SynthesisPrompt(hops, must_answer=settings.no_evidence is NoEvidence.ANSWER)
+        writer = replace(self.writer, generator=_Speaking(self.writer.generator, recorder))
         async with aclosing(
-            self.writer.write(ctx, ask.question, evidence, settings, recorder, synthesis)
+            writer.write(ctx, ask.question, evidence, settings, recorder, synthesis)
         ) as pieces:
             async for piece in pieces:
                 yield piece
@@ -83,6 +87,42 @@ class Compact:
         if plan.was_cut:
             recorder.degraded.append(plan_cut())
         return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Speaking:
+    """A `Generator` whose completions say something: one that is blank is asked for once more."""
+
+    generator: Generator
+    recorder: Recorder
+
+    async def generate(
+        self, ctx: RequestContext, prompt: Prompt, sampling: Sampling
+    ) -> AsyncGenerator[Completion]:
+        """As the generator, but for a blank beginning held back; raises MalformedCompletion.
+
+        Where the caller names texts that end it, a blank completion is what was asked for.
+        """
+        if sampling.stop:
+            tries = [sampling]
+        else:  # a greedy completion would only repeat itself
+            warmer = max(sampling.temperature, _RETRY_TEMPERATURE)
+            tries = [sampling, replace(sampling, temperature=warmer)]
+        for each in tries:
+            held: list[Completion] = []
+            says_something = bool(sampling.stop)
+            async with aclosing(self.generator.generate(ctx, prompt, each)) as completion:
+                async for piece in completion:
+                    held.append(piece)
+                    says_something = says_something or bool(piece.text.strip())
+                    if says_something:
+                        for part in held:
+                            yield part
+                        held.clear()
+            if says_something:
+                return
+            self.recorder.attempt_failed()
+        raise MalformedCompletion("the generator wrote an empty answer, also when it was asked again")
 
 
 async def completed(

@@ -1,5 +1,7 @@
 """The settings of CompactRAG's online path."""
 
+from typing import Self
+
 from pydantic import Field
 
 from crag_core.settings import Settings
@@ -37,3 +39,18 @@ class CompactSettings(Settings):
         2, ge=0, le=10, description="Passages read where no pair is close enough; 0 reads none."
     )
     max_passage_words: int = Field(120, ge=10, description="Words of such a passage.")
+
+    def with_retrieve_limit(self, limit: int | None) -> Self:
+        """These settings where a request says how many pairs its question gets; `None` keeps them.
+
+        Every sub-question gets one at least, and no more passages than that in their place.
+        """
+        if limit is None:
+            return self
+        return self.model_copy(
+            update={
+                "pairs_per_hop": 1,
+                "pairs_per_question": limit,
+                "fallback_passages": min(self.fallback_passages, limit),
+            }
+        )

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from deployments.api.keys import Keys
 from deployments.cli import app
+from tests.deployments.reader_checkpoints import make_rewriter, make_span_model
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples/encyclopedia"
@@ -142,6 +143,39 @@ def test_a_plan_of_a_model_that_is_not_there_says_so(tmp_path: Path) -> None:
     result = run("plan", config)
     assert result.exit_code == 2
     assert "absent" in " ".join(result.output.split())
+
+
+def test_a_hop_reader_on_a_card_is_planned_too(tmp_path: Path) -> None:
+    path = config_with(tmp_path)
+    content = yaml.safe_load(path.read_text("utf-8"))
+    application = content["applications"][0]
+    application["args"]["compact"]["reader"] |= {
+        "extractor": {"model": str(make_span_model(tmp_path / "spans")), "device": "cuda"},
+        "rewriter": {"model": str(make_rewriter(tmp_path / "rewriter")), "device": "cuda"},
+    }
+    cards = {"Generator": 0.7, "Evaluator": 0.2, "HopReader": 0.1}
+    for deployment in application["deployments"]:
+        deployment["ray_actor_options"]["num_gpus"] = cards.get(deployment["name"], 0)
+
+    def findings() -> dict[str, Any]:
+        path.write_text(yaml.safe_dump(content), "utf-8")
+        result = run("plan", path, "--card-gib", "24", "--json")
+        return {finding["name"]: finding for finding in json.loads(result.stdout)}
+
+    found = findings()
+    totals = [
+        float(found[f"{name} memory"]["detail"].split(" = ")[1].split(" GiB")[0])
+        for name in ("generator", "evaluator", "hop reader")
+    ]
+    shared = found["shared card"]["detail"]
+    assert shared.endswith("for Generator, Evaluator, HopReader")
+    assert float(shared.split()[0]) == pytest.approx(sum(totals), abs=0.02)
+    application["args"]["compact"]["reader"]["extractor"]["device"] = "cpu"
+    assert "hop reader memory" in findings()
+    application["args"]["compact"]["reader"]["rewriter"]["device"] = "cpu"
+    found = findings()
+    assert "hop reader memory" not in found
+    assert found["shared card"]["detail"].endswith("for Generator, Evaluator")
 
 
 def test_measuring_without_a_server_says_so(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from deployments.backends.device import torch_device
 from deployments.backends.model_folder import model_folder, tokenizer_file, weights_file
 from deployments.settings import RewriterSettings
 
-_PER_BATCH = 16
+PER_BATCH = 16
+"""Questions of a forward pass at most."""
+
 _MAX_QUESTION_WORDS = 60
 _MAX_ENTITY_WORDS = 20
 
@@ -51,8 +53,8 @@ class BeamRewriter:
         """
         texts: list[str | None] = [None] * len(rewritings)
         spelled = [place for place, each in enumerate(rewritings) if self._can_spell(each.entity)]
-        for first in range(0, len(spelled), _PER_BATCH):
-            batch = spelled[first : first + _PER_BATCH]
+        for first in range(0, len(spelled), PER_BATCH):
+            batch = spelled[first : first + PER_BATCH]
             for place, text in zip(batch, self._written([rewritings[i] for i in batch]), strict=True):
                 texts[place] = text
         return texts

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 import pytest
 
 from crag_core.compact.settings import CompactSettings
-from crag_core.errors import GenerationFailed, RetrievalFailed
+from crag_core.errors import GenerationFailed, MalformedCompletion, RetrievalFailed
 from crag_core.protocols import Ask
-from crag_core.settings import AnswerOptions
+from crag_core.settings import AnswerOptions, SamplingOptions
 from crag_core.types import Answer, Degradation, Document, EvidenceQuality, Question, Reason, Stage
 from tests.compact_fakes import (
     FakeExtractor,
@@ -202,3 +202,47 @@ async def test_long_plans_are_cut_and_say_so() -> None:
     answer = await answered(compact(script(plan), FakeQARetriever(otherwise=[DIRECTOR])))
     assert Degradation(Stage.DECOMPOSE, Reason.PLAN_CUT) in answer.degraded
     assert len(answer.trace.hops) == CompactSettings().limits.max_sub_questions
+
+
+@pytest.mark.parametrize("blank", ["", " \n\t"])
+async def test_a_synthesis_that_says_nothing_is_asked_for_once_more(blank: str) -> None:
+    generator = script(PLAN, blank, " Cincinnati")
+    answer = await answered(compact(generator, FakeQARetriever(BASE)))
+    assert answer.text == "Cincinnati"
+    assert (answer.usage.llm_calls, answer.usage.llm_attempts) == (2, 3)
+    _, first, second = generator.samplings
+    assert first.temperature == 0.0 < second.temperature, "greedily it would say nothing again"
+    assert generator.prompts[1] == generator.prompts[2]
+
+
+async def test_a_synthesis_that_says_nothing_twice_is_an_error() -> None:
+    generator = script(PLAN, "", " ", "never asked for")
+    with pytest.raises(MalformedCompletion, match="empty answer"):
+        await answered(compact(generator, FakeQARetriever(BASE)))
+    assert len(generator.prompts) == 3
+
+
+async def test_a_synthesis_that_the_callers_stop_text_ends_at_once_is_no_error() -> None:
+    ask = Ask(QUESTION, sampling=SamplingOptions(stop=("Cincinnati",)))
+    answer = await answered(compact(script(PLAN, ""), FakeQARetriever(BASE)), ask)
+    assert (answer.text, answer.usage.llm_attempts) == ("", 2)
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(None, 20), (1, 2), (2, 2), (6, 6), (7, 6), (30, 24)])
+async def test_a_request_says_how_many_pairs_its_question_gets(limit: int | None, kept: int) -> None:
+    """Two hops share them; each has twelve to be had."""
+    hops = [[pair(f"{hop} {n}?", f"{hop}{n}", f"{hop}{n}", str(n)) for n in range(12)] for hop in "xy"]
+    retriever = FakeQARetriever(dict(zip(["Who is x?", "Who is y?"], hops, strict=True)))
+    plan = [{"q": "Who is x?"}, {"q": "Who is y?"}]
+    ask = Ask(QUESTION, options=AnswerOptions(retrieve_limit=limit))
+    answer = await answered(compact(script(plan), retriever), ask)
+    assert sum(len(hop.found) for hop in answer.trace.hops) == kept
+
+
+async def test_a_request_gets_no_more_passages_than_pairs() -> None:
+    passages = FakeRetriever([Document(f"p{n}", f"Passage {n}.") for n in range(5)])
+    retriever = FakeQARetriever(otherwise=[DIRECTOR], score=0.1)
+    for limit, read in ((None, 2), (1, 1)):
+        ask = Ask(QUESTION, options=AnswerOptions(retrieve_limit=limit))
+        pipeline = compact(script([{"q": "Who directed Jaws?"}]), retriever, passages=passages)
+        assert len((await answered(pipeline, ask)).citations) == read
