@@ -9,6 +9,7 @@ import typer
 COMMANDS = {
     "quality": "benchmarks.quality.command",
     "load": "benchmarks.load.command",
+    "attack": "benchmarks.attack.command",
     "wikipedia-stub": "benchmarks.load.wikipedia_stub",
     "timed-server": "benchmarks.load.timed_server",
     "search": "benchmarks.search",
@@ -40,7 +41,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure a server (`quality`, `load`), or a part: searching, the evaluator, serving, a GPU."""
+    """Measure a server (`quality`, `load`, `attack`), or a part: searching, serving, a GPU."""
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
-"""Questions to a server's `/v1/answer` that wait out its restarts and its overload."""
+"""Questions to a server that wait out its restarts and its overload."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ class PatientClient:
 
     client: httpx.AsyncClient
     patience_s: float
+    path: str = "/v1/answer"
 
     async def ask(self, request_id: str, body: Mapping[str, Any]) -> Reply:
         """The reply to one body; never raises for what a server does."""
@@ -58,28 +58,27 @@ class PatientClient:
             ):
                 with attempt:
                     attempts, started = attempt.num, time.perf_counter()
-                    answer = await _posted(self.client, request_id, body)
+                    answer = await self._posted(request_id, body)
         except ServerAway as away:
             error, is_final = away.code, False
         except Refused as refused:
             error = str(refused)
         return Reply(answer, error, is_final, attempts, time.perf_counter() - started)
 
-
-async def _posted(client: httpx.AsyncClient, request_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        response = await client.post("/v1/answer", json=body, headers={"x-request-id": request_id})
-        reply = response.json()
-    except httpx.TransportError as error:
-        raise ServerAway(type(error).__name__) from error
-    except json.JSONDecodeError as error:
-        raise ServerAway(f"http_{response.status_code}") from error
-    if response.status_code in _COMES_BACK:
-        raise ServerAway(_code(response.status_code, reply))
-    if response.status_code != httpx.codes.OK:
-        raise Refused(_code(response.status_code, reply))
-    answer: dict[str, Any] = reply
-    return answer
+    async def _posted(self, request_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            response = await self.client.post(self.path, json=body, headers={"x-request-id": request_id})
+            reply = response.json()
+        except httpx.RequestError as error:
+            raise ServerAway(type(error).__name__) from error
+        except ValueError as error:
+            raise ServerAway(f"http_{response.status_code}") from error
+        if response.status_code in _COMES_BACK:
+            raise ServerAway(_code(response.status_code, reply))
+        if response.status_code != httpx.codes.OK:
+            raise Refused(_code(response.status_code, reply))
+        answer: dict[str, Any] = reply
+        return answer
 
 
 def _code(status: int, reply: object) -> str:

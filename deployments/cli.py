@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
+from benchmarks.attack.command import attack
 from benchmarks.drill.command import drill
 from benchmarks.load.command import load
 from benchmarks.quality.command import quality
@@ -63,6 +64,7 @@ app.add_typer(key, name="key")
 app.add_typer(config, name="config")
 app.command()(quality)
 app.command()(load)
+app.command()(attack)
 app.command()(drill)
 app.command()(replay)
 app.command()(plan)

@@ -1,18 +1,17 @@
 """The command `load`: options in, a report out."""
 
 import json
-import signal
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchmarks.headers import read_headers
 from benchmarks.load.arrivals import Arrivals
 from benchmarks.load.workloads import WorkloadName
+from benchmarks.terminal import fail, stop_as_ctrl_c
 from crag_core.types import PipelineName
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ def load(
     """
     options = dict(locals())
     # SIGTERM ends as Ctrl-C does: with the report so far
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)
+    stop_as_ctrl_c()
     try:
         session = _session(options)
         with ExitStack() as stack:
@@ -85,7 +83,7 @@ def load(
             written = write(out, report, session.records)
             session.console.print(f"written: {', '.join(map(str, written))}", highlight=False)
     except (OSError, ValueError) as error:
-        _fail(str(error))
+        fail(str(error))
     if as_json:
         print(json.dumps(report.as_json(), indent=1))
     else:
@@ -108,12 +106,12 @@ def _session(options: Mapping[str, Any]) -> "Session":
     try:
         settings = _settings(options)
     except ValidationError as error:
-        _fail("; ".join(_sentence(detail) for detail in error.errors()))
+        fail("; ".join(_sentence(detail) for detail in error.errors()))
     if options["find_max"]:
         if not settings.slo.is_set:
-            _fail("--find-max needs an SLO: --slo-s or --slo-first-token-s")
+            fail("--find-max needs an SLO: --slo-s or --slo-first-token-s")
         if settings.arrivals.kind not in (Arrivals.POISSON, Arrivals.GAMMA, Arrivals.CONSTANT):
-            _fail(f"--find-max sets the rate itself, and arrivals `{settings.arrivals.kind}` has none")
+            fail(f"--find-max sets the rate itself, and arrivals `{settings.arrivals.kind}` has none")
     target = parse_target(options["url"], options["allow_host"] or ())
     workload(settings)
     if settings.arrivals.kind is not Arrivals.CLOSED:
@@ -171,8 +169,3 @@ def _sentence(detail: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in detail["loc"])
     message = str(detail["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}, not {detail['input']!r}" if where else message
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise typer.Exit(2)

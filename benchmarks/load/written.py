@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.load.outcomes import Record
 from benchmarks.load.report import Report, sections, warnings
-from benchmarks.report import Section, table
+from benchmarks.report import Section, parts_of, write_files
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -35,7 +35,6 @@ def write(folder: Path, report: Report, records: Sequence[Record]) -> list[Path]
     """
     from benchmarks.load.plots import plots  # matplotlib takes half a second
 
-    folder.mkdir(parents=True, exist_ok=True)
     texts = {
         "report.json": json.dumps(report.as_json(), indent=1) + "\n",
         "report.md": markdown(report) + "\n",
@@ -43,20 +42,14 @@ def write(folder: Path, report: Report, records: Sequence[Record]) -> list[Path]
     }
     if records:
         texts["records.jsonl"] = "".join(_line(record) for record in records)
-    for name, text in texts.items():
-        aside = folder / f"{name}.partial"
-        aside.write_text(text, "utf-8")
-        aside.replace(folder / name)
-    return [folder / name for name in texts]
+    return write_files(folder, texts)
 
 
 def markdown(report: Report) -> str:
     """The report as Markdown."""
     parts = [f"## Load: {report.verdict.sentence}"]
     parts += [f"> {warning}" for warning in warnings(report)]
-    for section in sections(report):
-        parts += [f"### {section.title}", table(section.header, section.rows)]
-        parts += [section.note] if section.note else []
+    parts += parts_of(sections(report))
     return "\n\n".join(parts)
 
 

@@ -1,6 +1,5 @@
 """Asks every question that has no answer yet: a few in flight, patient with a server that restarts."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from benchmarks.patient_client import PatientClient
 from benchmarks.quality.ledger import Key, Ledger, Row
 from benchmarks.quality.methods import Method, request_id, request_of
 from benchmarks.quality.questions import EvalQuestion, QuestionSet
+from benchmarks.workers import each
 from crag_core.errors import CragError
 
 _MARGIN_S = 10.0
@@ -66,21 +66,14 @@ async def ask_all(
 
     What `answered` raises ends the run; what was answered by then is kept.
     """
-    questions = {(each.name, question.id): question for each in sets for question in each.questions}
-    waiting = iter(list(keys))
+    questions = {(one.name, question.id): question for one in sets for question in one.questions}
 
-    async def work() -> None:
-        for key in waiting:  # one iterator for all workers: each key is taken once
-            row = await _asked(server, key, questions[key[0], key[2]], settings)
-            ledger.add(row)
-            answered(row)
+    async def ask(key: Key) -> None:
+        row = await _asked(server, key, questions[key[0], key[2]], settings)
+        ledger.add(row)
+        answered(row)
 
-    try:
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(settings.concurrency):
-                workers.create_task(work())
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    await each(keys, settings.concurrency, ask)
 
 
 async def _asked(server: Server, key: Key, question: EvalQuestion, settings: AskSettings) -> Row:

@@ -3,37 +3,24 @@
 import asyncio
 import json
 import shlex
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import httpx
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as Bar
 
 from benchmarks.headers import read_headers
 from benchmarks.quality.methods import DEFAULT_METHODS, Method
 from benchmarks.quality.search_side import SearchSide
+from benchmarks.terminal import answering_bar, err, fail, stop_as_ctrl_c
 from crag_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from benchmarks.quality.analysis import SetResults
-    from benchmarks.quality.session import Progress
-
-_err = Console(stderr=True, highlight=False)
 
 
 class Documents(StrEnum):
@@ -98,8 +85,7 @@ def quality(
     in --out are never lost: the same command goes on where it stopped.
     """
     # SIGTERM ends as Ctrl-C does, so that what was answered is whole on the disk
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)
+    stop_as_ctrl_c()
     from benchmarks.quality.session import RunSettings, run
 
     try:
@@ -122,14 +108,14 @@ def quality(
             folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             if config is None:
                 _refuse_absent_server(url)
-            show = stack.enter_context(_bar())
+            show = stack.enter_context(answering_bar())
             results = asyncio.run(run(settings, folder, show))
         is_worse = _finish(results, settings.identity(), out, baseline, write_baseline, as_json=as_json)
     except (SettingsError, OSError, ValueError) as error:
-        _fail(str(error))
+        fail(str(error))
     except KeyboardInterrupt:
         kept = f": the same command goes on from {out}" if out else ""
-        _err.print(f"interrupted{kept}")
+        err.print(f"interrupted{kept}")
         raise typer.Exit(130) from None
     has_failed = any(
         row.error is not None for each in results for rows in each.rows.values() for row in rows
@@ -162,7 +148,7 @@ def _finish(
     else:
         print(written.markdown(results, run))
     for each in compared:
-        _err.print(f"[{'red' if each.is_worse else 'green'}]{each}[/]")
+        err.print(f"[{'red' if each.is_worse else 'green'}]{each}[/]")
     return any(each.is_worse for each in compared)
 
 
@@ -170,22 +156,4 @@ def _refuse_absent_server(url: str) -> None:
     try:
         httpx.get(f"{url.rstrip('/')}/livez", timeout=10).raise_for_status()
     except httpx.HTTPError as error:
-        _fail(f"no server answers at {url}: {error}; start one, or answer in process with --config")
-
-
-@contextmanager
-def _bar() -> "Iterator[Progress]":
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, TimeRemainingColumn(), console=_err) as bar:
-        task = bar.add_task("answering", total=None)
-
-        def show(done: int, wanted: int, failures: int) -> None:
-            told = f", {failures} failed" if failures else ""
-            bar.update(task, completed=done, total=wanted, description=f"answering{told}")
-
-        yield show
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise typer.Exit(2)
+        fail(f"no server answers at {url}: {error}; start one, or answer in process with --config")

@@ -1,6 +1,6 @@
 """One run from beginning to end: read the sets, ask what has no answer yet, judge what is there."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,7 @@ from benchmarks.quality.question_sets import read_set
 from benchmarks.quality.questions import QuestionSet
 from benchmarks.quality.scoring import searched_sources
 from benchmarks.quality.search_side import SearchSide, refuse_other_sources
-
-Progress = Callable[[int, int, int], None]
-"""Rows that are there, rows wanted, and failures among those asked now."""
+from benchmarks.terminal import Progress
 
 
 @dataclass(frozen=True, slots=True)

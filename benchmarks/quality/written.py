@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.quality.analysis import SetResults
 from benchmarks.quality.figures import figures
 from benchmarks.quality.tables import differences_from_best_rag, sections
-from benchmarks.report import table
+from benchmarks.report import parts_of, write_files
 
 _TITLES = {
     "methods": "Accuracy by method, with 95 % intervals",
@@ -29,9 +29,7 @@ def markdown(results: Sequence[SetResults], run: Mapping[str, Any]) -> str:
         parts += [f"> {warning}" for warning in _warnings(each)]
         if found := differences_from_best_rag(each):
             parts.append(found)
-        for section in sections(each):
-            parts += [f"### {section.title}", table(section.header, section.rows)]
-            parts += [section.note] if section.note else []
+        parts += parts_of(sections(each))
     return "\n\n".join(parts)
 
 
@@ -51,11 +49,7 @@ def write(folder: Path, results: Sequence[SetResults], run: Mapping[str, Any]) -
             parts.append(f"![{each.questions.name}: {_TITLES[name]}]({file})")
     texts["report.md"] = "\n\n".join(parts) + "\n"
     texts["report.json"] = json.dumps(as_json(results, run), indent=1) + "\n"
-    for name, text in texts.items():
-        aside = folder / f"{name}.partial"
-        aside.write_text(text, "utf-8")
-        aside.replace(folder / name)
-    return [folder / name for name in texts]
+    return write_files(folder, texts)
 
 
 def _title(results: SetResults, run: Mapping[str, Any]) -> str:
