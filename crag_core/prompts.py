@@ -160,9 +160,11 @@ def _evidence(
 
 
 def titled(scored: ScoredStrip, documents: Mapping[str, Document]) -> str:
-    """A strip on one line, behind its document's title."""
-    title = documents[scored.strip.document_id].title
-    text = " ".join(scored.strip.text.split())
+    """A strip on one line, behind its document's title: neither can begin a part of the prompt."""
+    title, text = (
+        " ".join(words.split())
+        for words in (documents[scored.strip.document_id].title, scored.strip.text)
+    )
     return f"{title}: {text}" if title else text
 
 
