@@ -88,10 +88,19 @@ class Ladder:
             raise error
 
 
+def search_reason(outage: CragError) -> Reason:
+    """The reason that an outage of a search goes by; only for `SEARCH_OUTAGES`."""
+    return next(_SEARCH_REASONS[cls] for cls in type(outage).__mro__ if cls in _SEARCH_REASONS)
+
+
 def without_search(error: CragError) -> Degradation:
     """The rung taken when a search is down: the next one is asked, else the corpus has to do."""
-    reason = next(_SEARCH_REASONS[cls] for cls in type(error).__mro__ if cls in _SEARCH_REASONS)
-    return Degradation(Stage.SEARCH, reason)
+    return Degradation(Stage.SEARCH, search_reason(error))
+
+
+def search_cut_short(reason: Reason | None) -> tuple[Degradation, ...]:
+    """The rung taken when a search fails after it has found something: that has to do."""
+    return () if reason is None else (Degradation(Stage.SEARCH, reason),)
 
 
 def strips_left_out(stage: Stage) -> Degradation:

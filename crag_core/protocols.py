@@ -15,6 +15,7 @@ from crag_core.types import (
     Passage,
     Prompt,
     Question,
+    Reason,
     Sampling,
     Score,
     SearchQuery,
@@ -68,12 +69,13 @@ class SearchResult:
     """What one source of a search found, the queries it was planned with, and the requests it took.
 
     `pages` are leads, best first. Those with strategy `disambiguation` share a name: which of them is
-    meant is for the core to choose.
+    meant is for the core to choose. `cut_short` says why a search ended after it had found something.
     """
 
     pages: tuple[FoundPage, ...] = ()
     queries: tuple[SearchQuery, ...] = ()
     requests: int = 0
+    cut_short: Reason | None = None
 
 
 class Searcher(Protocol):

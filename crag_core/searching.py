@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from crag_core.context import RequestContext
-from crag_core.degrade import SEARCH_OUTAGES, older_copies, without_search
+from crag_core.degrade import SEARCH_OUTAGES, older_copies, search_cut_short, without_search
 from crag_core.errors import CragError
 from crag_core.protocols import Evaluator, Searcher
 from crag_core.queries.plan import Sought
@@ -66,6 +66,7 @@ class KnowledgeSearch:
                 recorder.degraded.append(without_search(outage))
                 outages.append(outage)
                 continue
+            recorder.degraded += search_cut_short(result.cut_short)
             recorder.degraded += older_copies(page.document for page in result.pages)
             contested = _contested(result.pages)
             scores: dict[str, Score] = {}

@@ -15,6 +15,7 @@ from crag_core.types import (
     FoundPage,
     Passage,
     Prompt,
+    Reason,
     Sampling,
     Score,
     SearchQuery,
@@ -98,7 +99,9 @@ class FakeEvaluator:
 
 @dataclass
 class FakeSearcher:
-    """Finds its pages, all by one strategy; reading one gives its paragraphs.
+    """Finds its pages, all by one strategy, or those found by when it was cut short.
+
+    Reading a page gives its paragraphs.
 
     Hanging, it counts how often it was cancelled.
     """
@@ -108,6 +111,7 @@ class FakeSearcher:
     strategy: Strategy = Strategy.DIRECT
     paragraphs: Sequence[Document] = ()
     read_error: Exception | None = None
+    cut_short: Reason | None = None
     hang: bool = False
     cancelled: int = 0
     sought: list[Sought] = field(default_factory=list)
@@ -127,7 +131,7 @@ class FakeSearcher:
         found = tuple(FoundPage(page, query, self.strategy) for page in self.pages)
         if self.strategy is not Strategy.DISAMBIGUATION:
             found = found[:limit]
-        return SearchResult(found, (query,), requests=1)
+        return SearchResult(found, (query,), requests=1, cut_short=self.cut_short)
 
     async def read(self, ctx: RequestContext, page: Document) -> Sequence[Document]:
         self.pages_read.append(page.id)

@@ -20,6 +20,7 @@ from crag_core.types import (
     FoundPage,
     Knowledge,
     Question,
+    Reason,
     SearchQuery,
     Stage,
     Strategy,
@@ -168,6 +169,13 @@ async def test_older_copies_that_stood_in_for_a_wiki_are_named_once(
     evaluator = FakeEvaluator({LEAD.text: -2.0, PARAGRAPH.text: 0.9}, strip_min_score=-0.5)
     answer = await answered(FakeSearcher([lead], paragraphs=[paragraph]), evaluator)
     assert answer.degraded == (Degradation(Stage.SEARCH, "search_stale"),)
+
+
+async def test_a_search_that_failed_after_it_had_found_something_says_so() -> None:
+    searcher = FakeSearcher([LEAD], cut_short=Reason.SEARCH_THROTTLED)
+    answer = await answered(searcher, FakeEvaluator({LEAD.text: 0.9}, strip_min_score=-0.5))
+    assert [page.document_id for page in answer.trace.searched if page.used] == [LEAD.id]
+    assert answer.degraded == (Degradation(Stage.SEARCH, "search_throttled"),)
 
 
 async def test_a_page_whose_lead_says_enough_is_not_read_further() -> None:

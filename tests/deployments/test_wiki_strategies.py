@@ -345,7 +345,10 @@ async def test_a_failing_first_request_is_an_outage() -> None:
 async def test_a_later_failure_keeps_what_was_found_and_hides_nothing_else() -> None:
     question = "Which film came out first, Alien or Aliens?"
     wiki = FakeWiki({"Alien (film)": "Alien is a 1979 film."}, failing_from=2)
-    assert list(found(await search(wiki, question))) == ["Alien (film)"]
+    result = await search(wiki, question)
+    assert (list(found(result)), result.cut_short) == (["Alien (film)"], "search_failed")
+    whole = await search(replace(wiki, failing_from=1_000, asked=[]), question)
+    assert (list(found(whole)), whole.cut_short) == (["Alien (film)"], None)
     with pytest.raises(SearchFailed):
         await search(FakeWiki(failing_from=2), question)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from crag_core.context import Lane
+from crag_core.degrade import search_reason
 from crag_core.errors import SearchFailed
 from crag_core.protocols import SearchResult
 from crag_core.queries.plan import SearchPlan
@@ -23,7 +24,7 @@ from crag_core.queries.validation import (
     share_of_entity,
 )
 from crag_core.queries.wording import folded
-from crag_core.types import Document, FoundPage, SearchQuery, Strategy
+from crag_core.types import Document, FoundPage, Reason, SearchQuery, Strategy
 from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer, plain_query
 from deployments.backends.wikipedia.paragraphs import first_paragraphs, paragraph_documents
 from deployments.backends.wikipedia.parameters import (
@@ -59,7 +60,7 @@ class WikiStrategies:
         """Leads of the pages found, best first; at most `limit`, but every entry of a disambiguation.
 
         An empty result means that nothing was found. Raises SearchFailed when the first request
-        fails; a later one that fails leaves what was found before.
+        fails; a later one that fails leaves what was found before, which the result says.
         """
         if not plan.queries:
             return SearchResult((), plan.queries, requests=0)
@@ -67,7 +68,7 @@ class WikiStrategies:
             self.transport, plan, limit, self.max_requests, lane, time.monotonic() + timeout_s
         )
         await search.run()
-        return SearchResult(search.ranked(), plan.queries, search.requests)
+        return SearchResult(search.ranked(), plan.queries, search.requests, search.cut_short)
 
     async def read(
         self, page: Document, *, timeout_s: float, lane: Lane = Lane.INTERACTIVE
@@ -94,6 +95,7 @@ class _Search:
     lane: Lane
     give_up_at: float
     requests: int = 0
+    cut_short: Reason | None = None
     found: dict[int, FoundPage] = field(default_factory=dict)
     spare: dict[int, FoundPage] = field(default_factory=dict)
     ambiguous: dict[str, _Name] = field(default_factory=dict)
@@ -105,9 +107,10 @@ class _Search:
         await self._look_up_titles()
         try:
             await self._look_further()
-        except SearchFailed:
+        except SearchFailed as outage:
             if not self.found:  # an outage must not look like an empty result
                 raise
+            self.cut_short = search_reason(outage)
 
     async def _look_further(self) -> None:
         missing = self._missing()
