@@ -24,7 +24,7 @@ class SearchBudgetActor:
     """A SharedPool outside all replicas, so that their number changes nothing."""
 
     def __init__(self, settings: MediaWikiSettings) -> None:
-        """An empty pool; it is the only process that counts searches, so no counter has two owners."""
+        """An empty pool; what replicas send on a small share of their own they count themselves."""
         self._pool = SharedPool(settings, SearchMetrics(meter(), settings.host))
         self._showing: asyncio.Task[None] | None = None
 

@@ -14,7 +14,9 @@ from crag_core.types import Document, DocumentSource, Stage
 from deployments.backends.wikipedia.budget import SearchBudget
 from deployments.backends.wikipedia.fallback_budget import FallbackBudget
 from deployments.messages import ReadRequest, SearchRequest
+from deployments.observability.meter import meter
 from deployments.observability.redaction import redact_logs
+from deployments.observability.search_metrics import SearchCounts
 from deployments.observability.stage_times import working
 from deployments.settings import SearcherSettings, SearchMode
 
@@ -45,7 +47,8 @@ class Searcher:
         self._wiki: WikiSearch | None = None
         self._budget: FallbackBudget | None = None
         if settings.mediawiki is not None:
-            self._budget = FallbackBudget(budget, settings.mediawiki) if budget else None
+            counts = SearchCounts(meter(), settings.mediawiki.host)
+            self._budget = FallbackBudget(budget, settings.mediawiki, counts) if budget else None
             wiki = MediaWiki(settings.mediawiki, self._budget, token)
             self._wiki = wiki_search(wiki, settings)
         self._snapshot = settings.snapshot and SnapshotSearch.open(settings.snapshot)

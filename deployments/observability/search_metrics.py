@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from deployments.backends.wikipedia.pool_observer import CacheUse, PoolState
 
 
-class SearchMetrics:
-    """Counts what a shared budget does; keeps the backends' Protocol `PoolObserver`."""
+class SearchCounts:
+    """Counts what a budget does; keeps the backends' Protocol `PoolObserver`."""
 
     def __init__(self, meter: Meter, host: str) -> None:
         """Records by `meter`, for the wiki at `host`."""
@@ -38,6 +38,13 @@ class SearchMetrics:
     def retried(self, *, allowed: bool) -> None:
         """Count a retry that was asked for."""
         self._meter.count(search.RETRIES, host=self._host, allowed="yes" if allowed else "no")
+
+    def changed(self, state: "PoolState") -> None:
+        """Ignored: what is left of a replica's own small share is not what is left of the budget."""
+
+
+class SearchMetrics(SearchCounts):
+    """Counts what the shared budget does, and shows how it stands."""
 
     def changed(self, state: "PoolState") -> None:
         """Show the budget as it is now."""

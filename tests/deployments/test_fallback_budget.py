@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from prometheus_client import CollectorRegistry
+
 from benchmarks.simulated_time import run_simulated
 from deployments.backends.wikipedia.budget import (
     Acquire,
@@ -18,7 +20,11 @@ from deployments.backends.wikipedia.budget import (
     Verdict,
 )
 from deployments.backends.wikipedia.fallback_budget import FallbackBudget
+from deployments.backends.wikipedia.pool_observer import PoolObserver
 from deployments.backends.wikipedia.shared_pool import SharedPool
+from deployments.observability.exporters import ClientExporter
+from deployments.observability.meter import Meter
+from deployments.observability.search_metrics import SearchCounts
 from deployments.settings import MediaWikiSettings, SearchBudgetSettings
 
 SETTINGS = MediaWikiSettings(
@@ -63,10 +69,10 @@ class FarBudget:
             raise BudgetLost("gone")
 
 
-def budgets() -> tuple[FarBudget, FallbackBudget]:
+def budgets(observer: PoolObserver | None = None) -> tuple[FarBudget, FallbackBudget]:
     clock = asyncio.get_running_loop().time
     far = FarBudget(SharedPool(SETTINGS, clock=clock))
-    return far, FallbackBudget(far, SETTINGS, clock)
+    return far, FallbackBudget(far, SETTINGS, observer, clock)
 
 
 async def leases_of_a_minute(budget: FallbackBudget) -> int:
@@ -90,6 +96,31 @@ def test_without_the_shared_budget_a_replica_sends_a_small_share_and_no_more() -
         assert 10 <= await leases_of_a_minute(budget) <= 18
 
     run_simulated(main())
+
+
+def test_what_the_small_share_does_is_counted_and_not_shown_as_the_budget() -> None:
+    registry = CollectorRegistry()
+    counts = SearchCounts(Meter(ClientExporter(registry)), SETTINGS.host)
+
+    async def main() -> int:
+        far, budget = budgets(counts)
+        reply = await budget.acquire(Acquire(None, 1.0))
+        assert isinstance(reply, Lease)
+        await budget.report(Report(reply.flight, Outcome.OK))
+        assert not list(registry.collect()), "the shared budget counts for itself"
+        far.is_lost = True
+        return await leases_of_a_minute(budget)
+
+    leases = run_simulated(main())
+    host = {"host": SETTINGS.host}
+
+    def value(name: str, **labels: str) -> float:
+        return registry.get_sample_value(name, host | labels) or 0.0
+
+    assert value("crag_search_requests_total", outcome="ok") == leases
+    assert value("crag_search_wait_seconds_count") == leases
+    assert value("crag_search_refused_total", reason="budget_spent") > 0
+    assert registry.get_sample_value("crag_search_budget_left", host) is None
 
 
 def test_a_lost_budget_is_asked_again_now_and_then_and_used_when_it_is_back() -> None:

@@ -16,6 +16,7 @@ from deployments.backends.wikipedia.budget import (
     SearchBudget,
     Verdict,
 )
+from deployments.backends.wikipedia.pool_observer import PoolObserver
 from deployments.backends.wikipedia.shared_pool import SharedPool
 from deployments.settings import MediaWikiSettings
 
@@ -39,14 +40,15 @@ class FallbackBudget:
         self,
         shared: SearchBudget,
         settings: MediaWikiSettings,
+        observer: PoolObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Asks `shared` first; `clock` gives seconds."""
+        """Asks `shared` first; `observer` sees what the small share does, `clock` gives seconds."""
         self._shared = shared
         self._host = settings.host
         alone = settings.model_copy(update={"budget": settings.budget.when_lost()})
         self._clock = clock
-        self._own = SharedPool(alone, clock=clock)
+        self._own = SharedPool(alone, observer, clock)
         self._lost_at_s: float | None = None
         self.waiting = 0
         """Queries of this process that wait for the budget."""
