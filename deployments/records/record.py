@@ -135,6 +135,12 @@ class DecisionRecord:
     def from_json(content: bytes) -> "DecisionRecord":
         """Raises SettingsError when it is none, or one of another release."""
         try:
+            written = _VERSIONED.validate_json(content).format
+            if written != FORMAT:
+                raise SettingsError(
+                    f"that decision record has format {written}, and this release reads {FORMAT}: "
+                    "use the release that made it"
+                )
             return _ADAPTER.validate_json(content)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
@@ -142,4 +148,12 @@ class DecisionRecord:
             raise SettingsError(f"that is no decision record: {place}: {first['msg']}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Versioned:
+    """Of a record, what says how the rest is to be read."""
+
+    format: int
+
+
 _ADAPTER = TypeAdapter(DecisionRecord)
+_VERSIONED = TypeAdapter(_Versioned)

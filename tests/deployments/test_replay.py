@@ -209,6 +209,14 @@ def test_what_is_no_record_is_refused(content: bytes) -> None:
         DecisionRecord.from_json(content)
 
 
+async def test_a_record_of_another_format_is_refused_whether_or_not_it_can_be_read() -> None:
+    ours = json.loads((await recorded(crag(9.0))).to_json())
+    for content in (ours, {}):
+        other = json.dumps({**content, "format": 2}).encode()
+        with pytest.raises(SettingsError, match="has format 2, and this release reads 1: use"):
+            DecisionRecord.from_json(other)
+
+
 async def test_a_store_keeps_the_last_within_its_bounds() -> None:
     store = RecordStore(RecordSettings(max_answers=3, max_bytes=1_000))
     for number in range(5):
