@@ -1,6 +1,7 @@
 """The command line: errors are sentences with an exit code, never a traceback."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.__main__ import COMMANDS
 from deployments.api.keys import Keys
 from deployments.cli import app
 from tests.deployments.reader_checkpoints import make_rewriter, make_span_model
@@ -311,3 +313,9 @@ def test_the_doctor_sees_a_placement_that_could_never_work(
     config.write_text(yaml.safe_dump(content), "utf-8")
     findings = json.loads(run("doctor", config, "--json").stdout)
     assert any(words in finding["detail"] and not finding["well"] for finding in findings)
+
+
+@pytest.mark.parametrize("name", ["quality", "load", "attack", "drill"])
+def test_a_benchmark_that_crag_has_too_is_the_same_command(name: str) -> None:
+    registered = {command.callback for command in app.registered_commands}
+    assert getattr(import_module(COMMANDS[name]), name) in registered
