@@ -99,10 +99,14 @@ def _measured(
                 ),
                 duration_s=duration_s,
                 warmup_s=2.0,
-                seed=round_,
+                seed=2 * round_ + bool(explanations),  # texts that no cache knows from the other part
             )
             run = run_load(target, settings, secrets.token_hex(4), _go_on)
-            records += [record for record in run.records if record.at_s >= settings.warmup_s]
+            records += [
+                record
+                for record in run.records
+                if record.is_background or record.at_s >= settings.warmup_s
+            ]
     return parts[0], parts[background]
 
 
