@@ -41,6 +41,7 @@ from deployments.backends.tokenization import TextTokenizer
 from training.encoded_pairs import TEMPLATE, Collate, EncodedPairs, PairEncoder, is_t5
 from training.entity_split import split_by_entity
 from training.labelled_pairs import LabelledPair
+from training.options import Precision
 from training.runs import Prepare, StopAtNaN, begin, copy_tokenizer, go_on, losses, written_whole
 from training.thresholds import thresholds
 
@@ -56,11 +57,13 @@ class Recipe:
     batch_pairs: int = 12
     max_tokens: int = 512
     max_gradient_norm: float = 1.0
+    warmup_share: float = 0.0
+    """Share of the steps in which the learning rate rises from 0: random weights need some."""
+    precision: Precision = Precision.FLOAT32
     validation_share: float = 0.1
     patience_epochs: int = 2
     max_steps: int = -1
     seed: int = 0
-    dtype: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,9 @@ def fine_tune(
     """Train, keep the best epoch by AUC on unseen entities, and write an evaluator's folder.
 
     Checkpoints lie beside `out` until it is whole; the same call resumes from the last one. Raises
-    SettingsError when base, data and folder do not fit, or the loss is no number.
+    SettingsError when base, data, folder or machine do not fit, or the loss is no number.
     """
+    _refuse_slow(recipe.precision)
     base = model_folder(recipe.base)
     work = begin(out, {**asdict(recipe), "trained_on": trained_on})
     fitted, held_out = split_by_entity(pairs, recipe.validation_share, recipe.seed)
@@ -111,6 +115,21 @@ def fine_tune(
     )
 
 
+def has_bfloat16_units() -> bool:
+    """Whether this machine multiplies matrices in bfloat16 itself, and not by float32."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(torch.cpu.get_capabilities().get("amx_bf16"))
+
+
+def _refuse_slow(precision: Precision) -> None:
+    if precision is Precision.BFLOAT16 and not has_bfloat16_units():
+        raise SettingsError(
+            "this machine has no matrix units for bfloat16, which would be slower than float32: leave "
+            "--precision out"
+        )
+
+
 def _trainer(
     base: Path, recipe: Recipe, work: Path, fitted: EncodedPairs, held_out: EncodedPairs
 ) -> Trainer:
@@ -120,7 +139,7 @@ def _trainer(
             num_labels=1,
             problem_type="regression",
             trust_remote_code=False,
-            dtype=getattr(torch, recipe.dtype),
+            dtype=torch.float32,
         )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise SettingsError(f"{base} holds no model that can be fine-tuned: {error}") from error
@@ -128,13 +147,15 @@ def _trainer(
         output_dir=str(work),
         learning_rate=recipe.learning_rate,
         lr_scheduler_type="linear",
-        warmup_steps=0,
+        warmup_steps=recipe.warmup_share,
         num_train_epochs=recipe.epochs,
         max_steps=recipe.max_steps,
         per_device_train_batch_size=recipe.batch_pairs,
         per_device_eval_batch_size=4 * recipe.batch_pairs,
         max_grad_norm=recipe.max_gradient_norm,
         weight_decay=0.0,
+        bf16=recipe.precision is Precision.BFLOAT16,
+        use_cpu=not torch.cuda.is_available(),
         seed=recipe.seed,
         eval_strategy="epoch",
         save_strategy="epoch",

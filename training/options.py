@@ -14,6 +14,13 @@ class PopqaLabels(StrEnum):
     TITLE = "title"
 
 
+class Precision(StrEnum):
+    """What a training computes its products in; weights, their updates and losses stay in float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
 class T5Shape(StrEnum):
     """The published sizes of T5, and one for trying things out."""
 

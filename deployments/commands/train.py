@@ -21,7 +21,7 @@ from deployments.commands.terminal import (
     output_kept_clean,
     sentences_for_errors,
 )
-from training.options import PopqaLabels, T5Head, T5Shape
+from training.options import PopqaLabels, Precision, T5Head, T5Shape
 
 if TYPE_CHECKING:
     from training.fine_tuning import Recipe, Trained
@@ -63,6 +63,12 @@ def train_evaluator(
         typer.Option(help="PopQA: the passage holds the answer, or is the gold page (paper)."),
     ] = PopqaLabels.ANSWER,
     learning_rate: LearningRateOption = 1e-4,
+    warmup_share: Annotated[
+        float, typer.Option(help="Share of the steps in which it rises from 0.", min=0, max=0.5)
+    ] = 0.0,
+    precision: Annotated[
+        Precision, typer.Option(help="bfloat16: faster, on a GPU or a CPU with AMX.")
+    ] = Precision.FLOAT32,
     epochs: Annotated[float, typer.Option(help="Times over the pairs at most.", min=0.01)] = 8.0,
     batch_pairs: Annotated[int, typer.Option(help="Pairs of a step, on each worker.", min=1)] = 12,
     max_tokens: Annotated[int, typer.Option(help="Longer pairs lose their end.", min=16)] = 512,
@@ -109,6 +115,8 @@ def train_evaluator(
         recipe = Recipe(
             base=str(base),
             learning_rate=learning_rate,
+            warmup_share=warmup_share,
+            precision=precision,
             epochs=epochs,
             batch_pairs=batch_pairs,
             max_tokens=max_tokens,
