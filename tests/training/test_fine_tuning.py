@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import Trainer, TrainerCallback
 
 from crag_core.errors import SettingsError
@@ -18,12 +19,13 @@ from deployments.backends.evaluators.evaluator_manifest import EvaluatorKind, lo
 from deployments.backends.evaluators.scorer import load_scorer
 from deployments.settings import EvaluatorSettings
 from tests.checkpoints import make_bert, make_t5
+from training import fine_tuning
 from training.entity_split import entity_groups, split_by_entity
 from training.evaluator_test import auc_difference, scored_by, slices
 from training.fine_tuning import Recipe, Trained, fine_tune
 from training.from_scratch import make_t5 as make_t5_of_shape
 from training.labelled_pairs import LabelledPair, whole_questions
-from training.options import T5Shape
+from training.options import Precision, T5Shape
 
 KINDS = ("city", "sport")
 
@@ -77,6 +79,43 @@ def test_a_checkpoint_learns_and_is_served_as_it_was_trained(
     )
     assert whole.auc == pytest.approx(trained.auc, abs=0.02), "serving scores as training did"
     assert not out.with_name("out.training").exists()
+
+
+def test_bfloat16_learns_and_leaves_float32_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fine_tuning, "has_bfloat16_units", lambda: True)
+    trained = tuned(make_t5(tmp_path / "base"), tmp_path / "out", pairs(), precision=Precision.BFLOAT16)
+    assert trained.losses[-1] < 0.8 * trained.losses[0] and trained.auc > 0.9
+    weights = load_file(tmp_path / "out/model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+
+
+def test_bfloat16_is_refused_where_it_would_be_slower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fine_tuning, "has_bfloat16_units", lambda: False)
+    with pytest.raises(SettingsError, match="no matrix units for bfloat16"):
+        tuned(make_t5(tmp_path / "base"), tmp_path / "out", pairs(), precision=Precision.BFLOAT16)
+
+
+def test_the_learning_rate_warms_up_and_decays(tmp_path: Path) -> None:
+    rates: list[float] = []
+
+    class Noting(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            rates.extend([logs["learning_rate"]] if "learning_rate" in logs else [])
+
+    def noting(trainer: Trainer) -> Trainer:
+        trainer.add_callback(Noting())
+        return trainer
+
+    half = recipe(make_t5(tmp_path / "base"), warmup_share=0.5)
+    fine_tune(pairs(), half, tmp_path / "out", trained_on="tests", command="c", prepare=noting)
+    top = rates.index(max(rates))
+    assert 0 < top < len(rates) - 1
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
 
 
 class _Interrupted(TrainerCallback):
