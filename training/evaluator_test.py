@@ -45,6 +45,9 @@ class AucDifference:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
+
 
 def scored_by(
     scorer: PairScorer, pairs: Sequence[LabelledPair], progress: Callable[[int], None]

@@ -10,18 +10,16 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crag_core.errors import SettingsError
 from crag_core.settings import RefinementSettings
 from crag_core.strips import decompose
 from crag_core.types import Document, Passage
+from training.corpus import Corpus, tf_idf
 from training.options import PopqaLabels
 
 MULTI_HOP_SETS = ("hotpotqa", "2wiki", "musique")
@@ -35,7 +33,6 @@ _MAX_RELEVANT = 3
 _MAX_DISTRACTORS = 5
 _MAX_FOUND = 4
 _UNTITLED_SHARE = 0.3
-"""Share of passages whose title is taken away, since callers' own documents often have none."""
 _STRIP_WORDS = 60
 """Relevant passages longer than this also give strips, since the evaluator scores those too."""
 
@@ -80,7 +77,7 @@ def labelled_pairs(
     if unknown:
         raise SettingsError(f"{', '.join(unknown)} has no labels: choose among {', '.join(ALL_SETS)}")
     rng = random.Random(_SEED)
-    corpus = _Corpus(read_records(folder, "wiki_corpus"))
+    corpus = Corpus(read_records(folder, "wiki_corpus"), tf_idf())
     pairs: list[LabelledPair] = []
     for name in sets:
         records = read_records(folder, name)
@@ -89,7 +86,7 @@ def labelled_pairs(
         else:
             annotated = [record for record in records if record["paragraphs"]]
             pairs.extend(_multi_hop(name, annotated, corpus, rng))
-    return [_untitled(pair) if rng.random() < _UNTITLED_SHARE else pair for pair in pairs]
+    return [some_untitled(pair, rng) for pair in pairs]
 
 
 def whole_questions(pairs: Sequence[LabelledPair], limit: int | None, seed: int) -> list[LabelledPair]:
@@ -112,6 +109,16 @@ def describe(pairs: Sequence[LabelledPair]) -> str:
     relevant = sum(pair.is_relevant for pair in pairs)
     sets = ", ".join(dict.fromkeys(pair.dataset for pair in pairs))
     return f"{len(pairs)} pairs, {relevant} of them relevant, of {sets}"
+
+
+def is_foreign(record: dict[str, Any], passage: Passage) -> bool:
+    """Whether a corpus passage is of no page that a question is about, and answers at most by chance."""
+    if "s_wiki_title" not in record:
+        return passage.title not in record["supporting_titles"]
+    return passage.title != record["s_wiki_title"] and not (
+        _mentions(f"{passage.title} {passage.text}", [record["subj"]])
+        and _has_answer(record, passage.text)
+    )
 
 
 def read_records(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -143,33 +150,8 @@ def read_records(folder: Path, name: str) -> list[dict[str, Any]]:
     return records
 
 
-class _Corpus:
-    """The paragraphs of the corpus, by title and by text search."""
-
-    def __init__(self, records: Sequence[dict[str, Any]]) -> None:
-        self.passages = [Passage(record["text"], record["title"]) for record in records]
-        self.by_title: dict[str, list[Passage]] = {}
-        for passage in self.passages:
-            self.by_title.setdefault(passage.title, []).append(passage)
-        self._vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32)
-        self._matrix = self._vectorizer.fit_transform(
-            f"{passage.title} {passage.text}" for passage in self.passages
-        )
-
-    def strangers(self, rng: random.Random, titles: Container[str]) -> list[Passage]:
-        """One passage drawn by chance, unless it happens to be of these pages."""
-        return [passage for passage in rng.sample(self.passages, 1) if passage.title not in titles]
-
-    def search(self, questions: Sequence[str], limit: int) -> Iterator[list[Passage]]:
-        """The passages nearest to each question, best first."""
-        for row in self._vectorizer.transform(questions):
-            scores = (self._matrix @ row.T).toarray().ravel()
-            nearest = np.argsort(-scores, kind="stable")[:limit]
-            yield [self.passages[i] for i in nearest]
-
-
 def _popqa(
-    records: Sequence[dict[str, Any]], corpus: _Corpus, rng: random.Random, labels: PopqaLabels
+    records: Sequence[dict[str, Any]], corpus: Corpus, rng: random.Random, labels: PopqaLabels
 ) -> Iterator[LabelledPair]:
     found = corpus.search([record["question"] for record in records], limit=12)
     for record, near in zip(records, found, strict=True):
@@ -180,11 +162,11 @@ def _popqa(
         own_page = corpus.by_title.get(record["s_wiki_title"], [])
         relevant: list[Passage] = []
         distractors: list[Passage] = []
-        for passage in _usable([*own_page, *listed]):
+        for passage in usable([*own_page, *listed]):
             label = _popqa_label(record, passage, labels)
             if label is not None:
                 (relevant if label else distractors).append(passage)
-        hard = [passage for passage in _usable(near) if _is_foreign(record, passage)]
+        hard = [passage for passage in usable(near) if is_foreign(record, passage)]
         relevant = _sample(rng, relevant, _MAX_RELEVANT)
         irrelevant = [
             *_sample(rng, distractors, _MAX_DISTRACTORS),
@@ -213,14 +195,6 @@ def _popqa_label(record: dict[str, Any], passage: Passage, labels: PopqaLabels) 
     return False
 
 
-def _is_foreign(record: dict[str, Any], passage: Passage) -> bool:
-    """Whether a corpus passage is another page's, so that it answers at most by chance."""
-    return passage.title != record["s_wiki_title"] and not (
-        _mentions(f"{passage.title} {passage.text}", [record["subj"]])
-        and _has_answer(record, passage.text)
-    )
-
-
 def _strips(record: dict[str, Any], passage: Passage) -> Iterator[tuple[Passage, bool]]:
     """One strip of a long relevant passage that holds the answer, and one that does not."""
     if len(passage.text.split()) < _STRIP_WORDS:
@@ -234,7 +208,7 @@ def _strips(record: dict[str, Any], passage: Passage) -> Iterator[tuple[Passage,
 
 
 def _multi_hop(
-    name: str, records: Sequence[dict[str, Any]], corpus: _Corpus, rng: random.Random
+    name: str, records: Sequence[dict[str, Any]], corpus: Corpus, rng: random.Random
 ) -> Iterator[LabelledPair]:
     found = corpus.search([record["question"] for record in records], limit=8)
     for record, near in zip(records, found, strict=True):
@@ -242,7 +216,7 @@ def _multi_hop(
         own = [(Passage(p["text"], p["title"]), p["is_supporting"]) for p in record["paragraphs"]]
         relevant = [passage for passage, is_supporting in own if is_supporting]
         distractors = [passage for passage, is_supporting in own if not is_supporting]
-        hard = [passage for passage in _usable(near) if passage.title not in supporting]
+        hard = [passage for passage in usable(near) if is_foreign(record, passage)]
         irrelevant = [
             *_sample(rng, distractors, _MAX_DISTRACTORS),
             *hard[:2],
@@ -280,11 +254,14 @@ def _labelled(
             )
 
 
-def _untitled(pair: LabelledPair) -> LabelledPair:
+def some_untitled(pair: LabelledPair, rng: random.Random) -> LabelledPair:
+    """The pair, now and then without its passage's title: callers' own documents often have none."""
+    if rng.random() >= _UNTITLED_SHARE:
+        return pair
     return replace(pair, passage=replace(pair.passage, title=""))
 
 
-def _usable(passages: Sequence[Passage]) -> list[Passage]:
+def usable(passages: Sequence[Passage]) -> list[Passage]:
     """Each passage once, without fragments."""
     return [p for p in dict.fromkeys(passages) if len(p.text.split()) >= _MIN_WORDS]
 

@@ -25,6 +25,7 @@ from training.options import PopqaLabels, Precision, T5Head, T5Shape
 
 if TYPE_CHECKING:
     from training.fine_tuning import Recipe, Trained
+    from training.head_quality import Quality
 
 train = typer.Typer(no_args_is_help=True, help="Train models on labelled data.")
 
@@ -151,6 +152,68 @@ def made_t5(
     if not (folder / "config.json").exists():
         with meanwhile(f"making a {shape} T5 and its vocabulary"):
             make_t5(folder, shape, texts, seed, head)
+    return folder
+
+
+def _fine_tuned(
+    pairs: Sequence[Any],
+    recipe: "Recipe",
+    folder: Path,
+    trained_on: str,
+    command: str,
+    workers: int,
+    use_gpu: bool,
+) -> "Trained":
+    if workers:
+        from deployments.cluster_training import fine_tune_on_cluster
+
+        return fine_tune_on_cluster(
+            pairs, recipe, folder, trained_on, command, workers=workers, use_gpu=use_gpu
+        )
+    from training.fine_tuning import fine_tune
+
+    return fine_tune(pairs, recipe, folder, trained_on=trained_on, command=command)
+
+
+def _train_head(data: Path, base: str, folder: Path, sets: Sequence[str], *, as_json: bool) -> None:
+    from training.embedding_head import train_embedding_head
+
+    with meanwhile("labelling pairs, fitting and measuring: minutes"):
+        trained = train_embedding_head(data, base, folder, sets)
+    if as_json:
+        out.print_json(data=trained.as_json())
+        return
+    _print_quality("Passages as trained on", trained.quality)
+    _print_quality("Relevant passages against BM25's first of other pages", trained.hard_quality)
+    table = Table("other way", "AUC", "the head's is more by", title="On the latter, entities unseen")
+    for other in trained.tried:
+        table.add_row(other.name, f"{other.auc:.3f}", str(other.head_over_it))
+    out.print(table)
+    out.print(str(trained.thresholds))
+
+
+def _print_quality(title: str, rows: "Sequence[Quality]") -> None:
+    table = Table(
+        "questions", "pairs", "AUC, entities unseen", "AUC, set unseen", "AUC, bare cosine",
+        "more than cosine", title=title,
+    )  # fmt: skip
+    for row in rows:
+        left_out = "" if row.auc_left_out is None else f"{row.auc_left_out:.3f}"
+        table.add_row(
+            row.name, f"{row.pairs:,}", f"{row.auc:.3f}", left_out, f"{row.auc_cosine:.3f}",
+            str(row.over_cosine),
+        )  # fmt: skip
+    out.print(table)
+
+
+def _made_t5(out_folder: Path, shape: T5Shape, pairs: Sequence[Any], seed: int) -> Path:
+    from training.from_scratch import make_t5
+
+    folder = out_folder.with_name(f"{out_folder.name}.base")
+    if not (folder / "config.json").exists():
+        with meanwhile(f"making a {shape} T5 and its vocabulary"):
+            texts = [text for pair in pairs for text in (pair.question, pair.passage.text)]
+            make_t5(folder, shape, texts, seed)
     return folder
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,10 @@ from crag_core.types import Passage
 from deployments.backends.dense_encoder import Embeddings
 from deployments.backends.evaluators.evaluator_head import FEATURES, EvaluatorHead
 from deployments.backends.evaluators.evaluator_manifest import load_manifest
-from training.embedding_head import (
-    WEIGHTS,
-    TrainingSet,
-    train,
-    training_set,
-    write_evaluator,
-)
+from training.corpus import Bm25
+from training.embedding_head import WEIGHTS, train, write_evaluator
+from training.hard_pairs import hard_pairs
+from training.head_fitting import TrainingSet, training_set
 from training.labelled_pairs import LabelledPair, describe, labelled_pairs, read_records
 from training.options import PopqaLabels
 from training.thresholds import thresholds
@@ -143,6 +141,31 @@ def test_a_set_without_labels_is_refused(folder: Path) -> None:
         labelled_pairs(folder, ["pubqa"])
 
 
+def test_bm25_weighs_rare_words_and_short_texts() -> None:
+    weighting = Bm25()
+    weights = weighting.fit_transform(["kale kale soup", "kale", "soup bread oven salt"])
+    query = weighting.transform(["kale kale", "oven soup"])
+    kale, oven = (weights @ query.T).toarray().T
+    # two of three texts have it: ln(1 + 1.5 / 2.5); 8 words in 3 texts; k1 1.2, b 0.75
+    rarity, mean = np.log(1.6), 8 / 3
+    lengths = [0.25 + 0.75 * words / mean for words in (3, 1)]
+    expected = [
+        rarity * count * 2.2 / (count + 1.2 * of) for count, of in zip((2, 1), lengths, strict=True)
+    ]
+    assert kale == pytest.approx([*expected, 0.0], rel=1e-5)
+    assert oven.argmax() == 2 and oven[1] == 0.0
+
+
+def test_hard_pairs_hold_the_relevant_and_what_bm25_finds_on_other_pages(folder: Path) -> None:
+    pairs = labelled_pairs(folder)
+    hard = hard_pairs(folder, pairs)
+    assert [pair for pair in hard if pair.is_relevant] == [pair for pair in pairs if pair.is_relevant]
+    found = {(pair.question, pair.passage.text[:7]) for pair in hard if not pair.is_relevant}
+    assert ("What is Ann Lee's occupation?", "Bob Ray") in found
+    assert ("Who taught Bob Ray?", "Ann Lee") in found
+    assert ("What is Ann Lee's occupation?", "Ann Lee") not in found, "its own page"
+
+
 def test_labelled_pairs_are_the_same_every_time(folder: Path) -> None:
     assert labelled_pairs(folder) == labelled_pairs(folder)
 
@@ -173,21 +196,28 @@ def test_head_learns_what_there_is_and_is_measured_on_unseen_questions(
     relevant = rng.random(4_000) < 0.3
     features = rng.normal(size=(4_000, len(FEATURES))).astype(np.float32)
     features[:, 0] += separation * relevant
-    trained = train(
-        TrainingSet(
-            features=features,
-            targets=np.where(relevant, 1.0, -1.0).astype(np.float32),
-            weights=np.ones(4_000, dtype=np.float32),
-            datasets=np.array(["left", "right"] * 2_000),
-            kinds=np.array(["left: city", "right: sport"] * 2_000),
-            groups=np.array([f"q{i // 10}" for i in range(4_000)]),
-            entities=np.arange(4_000) // 10,
-        )
+    examples = TrainingSet(
+        features=features,
+        targets=np.where(relevant, 1.0, -1.0).astype(np.float32),
+        weights=np.ones(4_000, dtype=np.float32),
+        datasets=np.array(["left", "right"] * 2_000),
+        kinds=np.array(["left: city", "right: sport"] * 2_000),
+        groups=np.array([f"q{i // 10}" for i in range(4_000)]),
+        entities=np.arange(4_000) // 10,
     )
-    assert [row.name for row in trained.quality] == [
-        "all", "left", "right", "left: city", "right: sport",
-    ]  # fmt: skip
-    assert all(lowest < row.auc < highest for row in trained.quality)
+    nearer = features.copy()
+    nearer[~relevant, 0] += separation / 4
+    hard = replace(examples, features=nearer)
+    trained = train(examples, hard)
+    for rows in (trained.quality, trained.hard_quality):
+        assert [row.name for row in rows] == ["all", "left", "right", "left: city", "right: sport"]
+        assert all(lowest < row.auc < highest for row in rows)
+        assert all(
+            row.over_cosine.low <= row.auc - row.auc_cosine <= row.over_cosine.high for row in rows
+        )
+    assert trained.hard_quality[0].auc <= trained.quality[0].auc
+    assert {"linear", "boosted trees"} < {way.name for way in trained.tried}
+    assert all(lowest < way.auc < highest for way in trained.tried)
     assert trained.quality[1].auc_left_out is not None and lowest < trained.quality[1].auc_left_out
 
 
@@ -203,7 +233,8 @@ def test_written_evaluator_is_loaded_again(folder: Path, tmp_path: Path) -> None
         )
         for i in range(40)
     ]
-    trained = train(training_set(pairs, FakeEncoder()))
+    examples = training_set(pairs, FakeEncoder())
+    trained = train(examples, examples)
     write_evaluator(tmp_path / "out", trained, "a" * 64, describe(pairs))
     manifest = load_manifest(tmp_path / "out")
     assert manifest.thresholds == trained.thresholds
