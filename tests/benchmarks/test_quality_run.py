@@ -245,6 +245,29 @@ def test_the_command_reports_resumes_and_gates(data: Path, tmp_path: Path) -> No
     }
 
 
+@pytest.mark.parametrize(("lost", "code", "told"), [(5, 0, "ok: questions"), (6, 1, "WORSE: questions")])
+def test_the_command_fails_when_more_is_lost_than_noise_takes(
+    tmp_path: Path, lost: int, code: int, told: str
+) -> None:
+    """Greedy answers of another machine may differ here and there; six lost and none won is no noise."""
+    rows = [{"id": str(i), "question": f"Who is {i}?", "answers": ["Ann"]} for i in range(24)]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    baseline = tmp_path / "baseline.json"
+    wrong = {row["question"] for row in rows[:lost]}
+    common = ["quality", "--data", str(tmp_path), "--name", "questions", "--method", "crag"]
+    with serving_on_thread(answering(lambda _: "Ann", [])) as port:
+        url = ["--url", f"http://127.0.0.1:{port}"]
+        before = CliRunner().invoke(app, [*common, *url, "--write-baseline", str(baseline)])
+    with serving_on_thread(
+        answering(lambda body: "" if body["question"] in wrong else "Ann", [])
+    ) as port:
+        url = ["--url", f"http://127.0.0.1:{port}"]
+        now = CliRunner().invoke(app, [*common, *url, "--baseline", str(baseline)])
+    assert before.exit_code == 0, before.output
+    assert now.exit_code == code, now.output
+    assert told in now.stderr
+
+
 def test_wrong_use_is_told_in_one_sentence(data: Path) -> None:
     absent = CliRunner().invoke(app, ["quality", "--data", str(data), "--url", "http://127.0.0.1:9"])
     assert absent.exit_code == 2 and "start one, or answer in process with --config" in absent.stderr
