@@ -22,7 +22,8 @@ class Weighting(Protocol):
 
 def tf_idf() -> Weighting:
     """Cosines of words weighted by how rare they are."""
-    return TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32)
+    weighting: Weighting = TfidfVectorizer(sublinear_tf=True, stop_words="english", dtype=np.float32)
+    return weighting
 
 
 class Bm25:

@@ -118,7 +118,7 @@ def fine_tune(
 def has_bfloat16_units() -> bool:
     """Whether this machine multiplies matrices in bfloat16 itself, and not by float32."""
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu.get_capabilities().get("amx_bf16"))
 
 
