@@ -116,5 +116,5 @@ def _name(process: psutil.Process) -> str:
     title = " ".join(process.cmdline()[:1]) or process.name()
     if title.startswith("ray::"):
         words = title.removeprefix("ray::").split(":")
-        return words[-1].split("#")[0] if words else title
+        return words[-1].split("#")[0].split(".")[0]  # behind the dot is the method that runs just now
     return process.name()
