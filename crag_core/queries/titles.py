@@ -45,6 +45,8 @@ def typed_titles(matched: Matched) -> Iterator[SearchQuery]:
 
 def hinted_titles(matched: Matched, hints: Sequence[str]) -> Iterator[SearchQuery]:
     """The entity with a descriptor that the retrieved context gives it; dates describe nobody."""
+    if not hints:
+        return
     name = re.compile(re.escape(matched.entity) + rf" \(({_DESCRIPTOR.pattern})\)", re.IGNORECASE)
     titles = dict.fromkeys(match[0] for hint in hints for match in name.finditer(hint))
     for title in list(titles)[:_MOST_HINTED]:

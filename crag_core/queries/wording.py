@@ -39,6 +39,7 @@ _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=\S)", re.IGNORECASE)
 _SMALL = word_set("a an and as at by for from in of on or the to with de la le van von und et")
 _WORD = re.compile(r"[^\W_]+(?:[-.'\u2019][^\W_]+)*")
 _POSSESSIVE = re.compile(r"['\u2019]s?$")
+_LETTERS = re.compile(r"[^\W_]+")
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 
 LONGEST_QUESTION = 4_000
@@ -85,10 +86,10 @@ def folded(text: str) -> str:
     >>> folded("Schrödinger’s cat")
     'schrodinger s cat'
     """
-    bare = "".join(
-        char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)
-    )
-    return " ".join(re.findall(r"[^\W_]+", bare.casefold()))
+    if not text.isascii():
+        marked = unicodedata.normalize("NFKD", text)
+        text = "".join(char for char in marked if not unicodedata.combining(char))
+    return " ".join(_LETTERS.findall(text.casefold()))
 
 
 def base_title(title: str) -> str:
