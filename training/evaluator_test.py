@@ -103,8 +103,8 @@ def _slice(name: str, labels: Bools, scores: Floats, thresholds: ActionThreshold
     confusion = {
         label: {
             action: sum(
-                taken is action and is_relevant == (label == "relevant")
-                for taken, is_relevant in zip(actions, labels, strict=True)
+                taken is action and is_relevant is (label == "relevant")
+                for taken, is_relevant in zip(actions, labels.tolist(), strict=True)
             )
             for action in Action
         }

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,7 @@ def test_slices_count_labels_by_action() -> None:
     assert popqa.name == "set popqa" and {each.name for each in kinds} == {"popqa: city", "popqa: sport"}
     assert whole.confusion["relevant"] == {"correct": 4, "incorrect": 0, "ambiguous": 0}
     assert whole.confusion["irrelevant"] == {"correct": 0, "incorrect": 8, "ambiguous": 0}
+    json.dumps([asdict(each) for each in (whole, popqa, *kinds)])  # numpy's numbers could not be
 
 
 def test_a_better_ranking_is_better_beyond_noise_and_an_equal_one_is_not() -> None:
