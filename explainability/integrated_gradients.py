@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from deployments.backends.evaluators.masking import PlacedTokens
+
+_ONE_AT_A_TIME = Lock()
+"""A way is followed by what is hung on the model, which threads share."""
 
 
 @dataclass
@@ -47,7 +51,7 @@ def integrated_gradients(
     masked_ids[list(own)] = True
     path = _Path(mask_id, masked_ids)
     added = torch.zeros(len(placed.tokens.ids))
-    with _followed(model, path):
+    with _ONE_AT_A_TIME, _followed(model, path):
         for step in range(steps):
             path.share, path.calls = (step + 0.5) / steps, []
             logit = _logit(model, ids, placed)

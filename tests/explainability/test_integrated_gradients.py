@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,15 @@ def test_gradients_add_up_to_what_masking_changes(kind: EvaluatorKind, tmp_path:
         ids = torch.tensor([placed.tokens.ids])
         again = model(input_ids=ids).logits
     assert torch.isfinite(again).all()
+
+
+def test_threads_may_share_a_model(tmp_path: Path) -> None:
+    folder = make_t5(tmp_path)
+    write_tiny_manifest(folder, EvaluatorKind.T5)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    scorer = load_scorer(EvaluatorSettings(model=str(folder)))
+    pairs = [scorer.maskable(f"{QUESTION} {number}", PASSAGE) for number in range(8)]
+    placed = [pair.placed for pair in pairs]  # type: ignore[attr-defined]
+    alone = [integrated_gradients(model, each, 4) for each in placed]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda each: integrated_gradients(model, each, 4), placed)) == alone
