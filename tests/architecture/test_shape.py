@@ -91,6 +91,7 @@ def test_only_starters_touch_the_environment() -> None:
         "deployments/local.py",
         "deployments/in_process.py",
         "benchmarks/server_process.py",  # Ray reads its serving modes there
+        "benchmarks/drill/two_nodes.py",  # and how far its workers yield, there
         "benchmarks/cancellation/slow_app.py",  # its leaves are told there where to note what happens
     }
     assert files_with(r"os\.environ|getenv") <= starters
