@@ -302,6 +302,12 @@ async def test_words_that_few_pages_have_are_not_searched_for_among_more() -> No
     assert wiki.kinds == ["titles", "search"]
 
 
+async def test_signs_alone_are_searched_for() -> None:
+    wiki = FakeWiki({"Infinity": "Infinity, ∞, is without end."}, hits={"∞": ["Infinity"]})
+    await search(wiki, "What is ∞?")
+    assert wiki.kinds[-1] == "search"
+
+
 async def test_a_search_that_has_more_than_was_asked_for_is_narrowed() -> None:
     leads = {f"Room {number}": "A room is a part of a house." for number in range(10)}
     wiki = FakeWiki(leads, hits={"Ada Quill": list(leads)})

@@ -178,11 +178,11 @@ class _Search:
     async def _search_text(self, query: SearchQuery) -> None:
         text = plain_query(query.text)
         words = frozenset(folded(text).split())
-        if not words or any(fewer <= words for fewer in self.exhausted):
+        if not text or any(fewer <= words for fewer in self.exhausted):
             return  # a wiki wants all words in a page: more words find none that fewer did not
         wanted = max(self.limit, _SEARCHED_PAGES)
         answer = await self._ask(search_parameters(text, wanted))
-        if len(answer.ranked) < wanted:
+        if words and len(answer.ranked) < wanted:  # signs alone are no words
             self.exhausted.append(words)
         for page in answer.ranked:
             if page.is_readable and not lists_meanings(page.extract) and _is_about(query.entity, page):
