@@ -12,12 +12,10 @@ from benchmarks.simulated_time import run_simulated
 from crag_core.errors import SearchFailed
 from deployments.backends.wikipedia.budget import (
     Acquire,
-    Entry,
-    Known,
-    Lease,
+    Landed,
     Outcome,
     Refusal,
-    Refused,
+    Reply,
     Report,
     SearchBudget,
     Verdict,
@@ -139,25 +137,22 @@ class MortalBudget:
     budget: SearchBudget
     is_dead: bool = False
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+    async def acquire(self, ask: Acquire) -> Reply:
         """As the budget says."""
         return await self.budget.acquire(ask)
+
+    async def land(self, landed: Landed) -> None:
+        """As the budget says, unless dead."""
+        if not self.is_dead:
+            await self.budget.land(landed)
 
     async def report(self, report: Report) -> Verdict:
         """As the budget says, unless dead."""
         return Verdict() if self.is_dead else await self.budget.report(report)
 
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """As the budget says."""
-        return await self.budget.recall(keys)
-
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """As the budget beneath."""
         return await self.budget.recall_stale(keys)
-
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        """As the budget says."""
-        await self.budget.remember(entries)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from typing import Annotated
 import aiohttp
 import ray
 import typer
+import uvloop
 from aiohttp import web
 
 from benchmarks.faulted_hour import Hour, faulted_hour
@@ -60,7 +61,7 @@ def search_pool(
 ) -> None:
     """Measure the search pool against a wiki on loopback, and through a simulated hour of faults."""
     logging.disable(logging.WARNING)  # the faults of the hour
-    costs, sent = asyncio.run(_against_a_wiki(questions, with_ray))
+    costs, sent = uvloop.run(_against_a_wiki(questions, with_ray))
     hour = faulted_hour(replicas, rate)
     found = {
         "client_cost": [asdict(cost) for cost in costs],
@@ -80,7 +81,7 @@ async def _against_a_wiki(questions: int, with_ray: bool) -> tuple[list[Cost], i
             ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
             try:
                 client = SearchBudgetClient(SearchBudgetActor, settings)
-                await client.recall([])  # starts the actor
+                await client.recall_stale([])  # starts the actor
                 costs += await _pooled("pool in an actor", settings, client, questions)
             finally:
                 ray.shutdown()

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from deployments.backends.wikipedia.budget import (
     Acquire,
-    Entry,
-    Known,
-    Lease,
-    Refused,
+    Landed,
+    Reply,
     Report,
     Verdict,
 )
@@ -37,25 +35,21 @@ class SearchBudgetActor:
     async def ping(self) -> None:
         """Answers, while it can."""
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+    async def acquire(self, ask: Acquire) -> Reply:
         """As SharedPool."""
         return await self._pool.acquire(ask)
+
+    async def land(self, landed: Landed) -> None:
+        """As SharedPool."""
+        await self._pool.land(landed)
 
     async def report(self, report: Report) -> Verdict:
         """As SharedPool."""
         return await self._pool.report(report)
 
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """As SharedPool."""
-        return await self._pool.recall(keys)
-
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """As SharedPool."""
         return await self._pool.recall_stale(keys)
-
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        """As SharedPool."""
-        await self._pool.remember(entries)
 
     async def _show(self) -> None:
         while True:

@@ -17,10 +17,8 @@ from deployments.admission.sharing import BoardLost
 from deployments.backends.wikipedia.budget import (
     Acquire,
     BudgetLost,
-    Entry,
-    Known,
-    Lease,
-    Refused,
+    Landed,
+    Reply,
     Report,
     Verdict,
 )
@@ -55,12 +53,20 @@ class SharedActor:
         """The reply of one of its methods; raises ActorLost."""
         try:
             actor = await self._connected()
-            asked = getattr(actor, method, None)
-            if asked is None:
-                raise ActorLost(f"it is of another release, which has no {method}")
-            return await _answered(actor, asked.remote(*messages))
+            return await _answered(actor, _method(actor, method).remote(*messages))
         except (TimeoutError, RayError) as error:
             # also an error inside the actor: one of another release may not understand us
+            self._connecting = None
+            raise ActorLost(type(error).__name__) from error
+
+    async def tell(self, method: str, *messages: object) -> None:
+        """Send what needs no reply, at half the cost of asking; raises ActorLost if it cannot be sent.
+
+        Whether it arrived is not known: an actor that is lost just then shows at the next question.
+        """
+        try:
+            _method(await self._connected(), method).remote(*messages)
+        except (TimeoutError, RayError) as error:
             self._connecting = None
             raise ActorLost(type(error).__name__) from error
 
@@ -100,29 +106,27 @@ class SearchBudgetClient:
         """`actor_class` is SearchBudgetActor."""
         self._actor = SharedActor(f"search-budget-{settings.budget_name}", actor_class, settings)
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+    async def acquire(self, ask: Acquire) -> Reply:
         """The answer, or the right to fetch it; else why not."""
-        reply: Lease | Known | Refused = await self._ask("acquire", ask)
+        reply: Reply = await self._ask("acquire", ask)
         return reply
 
+    async def land(self, landed: Landed) -> None:
+        """What a leased request brought, to be remembered."""
+        try:
+            await self._actor.tell("land", landed)
+        except ActorLost as error:
+            raise BudgetLost(str(error)) from error
+
     async def report(self, report: Report) -> Verdict:
-        """How a leased request ended, and what follows."""
+        """How a leased request failed, and what follows."""
         verdict: Verdict = await self._ask("report", report)
         return verdict
-
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """The fresh answers among these."""
-        found: Mapping[bytes, bytes] = await self._ask("recall", keys)
-        return found
 
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The answers among these that may stand in for a wiki that has failed."""
         found: Mapping[bytes, bytes] = await self._ask("recall_stale", keys)
         return found
-
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        """Keep answers that were fetched together."""
-        await self._ask("remember", entries)
 
     async def _ask(self, method: str, message: object) -> Any:
         try:
@@ -177,6 +181,13 @@ class RecordStoreClient:
             name = f"records-{serve.get_replica_context().app_name}"
             self._actor = SharedActor(name, self._class, self._settings)
         return self._actor
+
+
+def _method(actor: Any, name: str) -> Any:
+    method = getattr(actor, name, None)
+    if method is None:
+        raise ActorLost(f"it is of another release, which has no {name}")
+    return method
 
 
 async def _answered(actor: Any, reply: Any) -> Any:

@@ -1,13 +1,16 @@
 """Serving overhead: the CPU time of a question when every model answers at once.
 
 The whole application runs, each time in a cluster of its own, with Ray's serving modes switched by
-environment. What counts is the CPU time of all its processes, which a busy machine disturbs less than
-the clock.
+environment; and once without Ray, all in one process, which is what ingress, graph and stages cost
+themselves. What counts is the CPU time of all processes, which a busy machine disturbs less than the
+clock.
 """
 
 import asyncio
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -20,7 +23,7 @@ from rich.console import Console
 from benchmarks.published import Published
 from benchmarks.report import table
 from benchmarks.served_application import read_config, served
-from benchmarks.server_process import ServerProcess
+from benchmarks.server_process import ServerProcess, free_port, running
 from crag_core.metrics import percentile
 
 DEFAULT = "Ray's defaults"
@@ -33,6 +36,7 @@ MODES: Mapping[str, Mapping[str, str]] = {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
     },
 }
+WITHOUT_RAY = "one process, without Ray"
 _BODY = {"question": "When was the lighthouse of the northern coast built?", "trace": False}
 
 
@@ -73,9 +77,10 @@ def overhead(
     content["applications"][0]["import_path"] = "benchmarks.overhead.instant_app:build_app"
     rounds = []
     for _ in range(repeats):
-        for mode in [only] if only else MODES:
+        for mode in [only] if only else [*MODES, WITHOUT_RAY]:
             err.print(f"{mode}: starting")
-            with served(content, MODES[mode]) as server:
+            served_so = _in_one_process(config) if mode == WITHOUT_RAY else served(content, MODES[mode])
+            with served_so as server:
                 rounds.append(asyncio.run(_measured(mode, server, questions, concurrency)))
             err.print(f"{mode}: {rounds[-1].cpu_ms_per_question:.2f} CPU-ms per question")
     found = {"rounds": [asdict(r) for r in rounds]}
@@ -115,6 +120,14 @@ def markdown(rounds: list[Round]) -> str:
             table(["process", *modes], spent),
         ]
     )
+
+
+@contextmanager
+def _in_one_process(config: Path) -> Iterator[ServerProcess]:
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.overhead.one_process", str(config), str(port)]
+    with running(command, port, "/livez") as server:
+        yield server
 
 
 def _of(measured: Round, name: str) -> float:

@@ -29,6 +29,9 @@ from deployments.settings import AppSettings
 
 VLLM = "vllm serve"
 _MODEL = "generator"
+_API_SERVER = "vllm.entrypoints.launchers.api_server.entry"
+"""What `vllm serve` runs; the command itself asks for a package name that the CPU build has not."""
+
 _OWN_SWITCH = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """How this server runs vLLM in a replica; `vllm serve` keeps its own way."""
 
@@ -69,7 +72,7 @@ def contestants(config: Config, at_once: int) -> Iterator[list[Contestant[Prompt
     env.pop(_OWN_SWITCH, None)
     port = free_port()
     command = [
-        sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", settings.model,
+        sys.executable, "-m", _API_SERVER, "--model", settings.model,
         "--host", "127.0.0.1", "--port", str(port), "--served-model-name", _MODEL,
         "--dtype", settings.dtype, "--max-model-len", str(settings.max_model_len),
         "--max-num-seqs", str(settings.max_num_seqs), "--disable-log-stats",

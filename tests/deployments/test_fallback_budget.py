@@ -11,11 +11,13 @@ from deployments.backends.wikipedia.budget import (
     Acquire,
     BudgetLost,
     Entry,
-    Known,
+    KnownParts,
+    Landed,
     Lease,
     Outcome,
     Refusal,
     Refused,
+    Reply,
     Report,
     Verdict,
 )
@@ -40,28 +42,24 @@ class FarBudget:
     pool: SharedPool
     is_lost: bool = False
     calls: int = 0
-    reports: list[Report] = field(default_factory=list)
+    landed: list[int] = field(default_factory=list)
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+    async def acquire(self, ask: Acquire) -> Reply:
         self._reach()
         return await self.pool.acquire(ask)
 
+    async def land(self, landed: Landed) -> None:
+        self._reach()
+        self.landed.append(landed.flight)
+        await self.pool.land(landed)
+
     async def report(self, report: Report) -> Verdict:
         self._reach()
-        self.reports.append(report)
         return await self.pool.report(report)
-
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        self._reach()
-        return await self.pool.recall(keys)
 
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         self._reach()
         return await self.pool.recall_stale(keys)
-
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        self._reach()
-        await self.pool.remember(entries)
 
     def _reach(self) -> None:
         self.calls += 1
@@ -82,7 +80,7 @@ async def leases_of_a_minute(budget: FallbackBudget) -> int:
         reply = await budget.acquire(Acquire(None, 1.0))
         if isinstance(reply, Lease):
             leases += 1
-            await budget.report(Report(reply.flight, Outcome.OK))
+            await budget.land(Landed(reply.flight))
         else:
             assert isinstance(reply, Refused) and reply.reason is Refusal.BUDGET_SPENT
             await asyncio.sleep(0.5)
@@ -106,7 +104,7 @@ def test_what_the_small_share_does_is_counted_and_not_shown_as_the_budget() -> N
         far, budget = budgets(counts)
         reply = await budget.acquire(Acquire(None, 1.0))
         assert isinstance(reply, Lease)
-        await budget.report(Report(reply.flight, Outcome.OK))
+        await budget.land(Landed(reply.flight))
         assert not list(registry.collect()), "the shared budget counts for itself"
         far.is_lost = True
         return await leases_of_a_minute(budget)
@@ -149,22 +147,23 @@ def test_a_lease_is_reported_to_whoever_gave_it() -> None:
         assert isinstance(shared, Lease) and isinstance(own, Lease)
         far.is_lost = False
         await asyncio.sleep(3)
-        await budget.report(Report(own.flight, Outcome.OK, body=b"{}"))
-        await budget.report(Report(shared.flight, Outcome.OK, body=b"{}"))
-        assert [report.flight for report in far.reports] == [shared.flight]
+        await budget.land(Landed(own.flight))
+        await budget.land(Landed(shared.flight))
+        assert far.landed == [shared.flight]
 
     run_simulated(main())
 
 
-def test_a_report_that_cannot_arrive_is_no_failure_of_the_query() -> None:
+def test_what_cannot_be_told_is_no_failure_of_the_query_and_is_remembered_here() -> None:
     async def main() -> None:
         far, budget = budgets()
         lease = await budget.acquire(Acquire(b"key", 5.0))
         assert isinstance(lease, Lease)
         far.is_lost = True
-        assert await budget.report(Report(lease.flight, Outcome.OK, body=b"{}")) == Verdict()
-        await budget.remember([Entry(b"title", b"{}")])
-        assert await budget.recall([b"title", b"other"]) == {b"title": b"{}"}
+        assert await budget.report(Report(lease.flight, Outcome.UNAVAILABLE)) == Verdict()
+        await budget.land(Landed(lease.flight, [Entry(b"title", b"{}")]))
+        both = Acquire(None, 5.0, parts=[b"title", b"other"])
+        assert await budget.acquire(both) == KnownParts({b"title": b"{}"})
         assert await budget.recall_stale([b"title", b"other"]) == {b"title": b"{}"}
 
     run_simulated(main())

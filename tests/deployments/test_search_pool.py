@@ -18,7 +18,14 @@ from crag_core.errors import (
     SearchThrottled,
     SearchTimedOut,
 )
-from deployments.backends.wikipedia.budget import Acquire, Lease, Outcome, Report
+from deployments.backends.wikipedia.budget import (
+    Acquire,
+    Entry,
+    Landed,
+    Lease,
+    Outcome,
+    Report,
+)
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
 from deployments.backends.wikipedia.pool_observer import CacheUse
 from deployments.backends.wikipedia.session import AttemptFailed
@@ -244,7 +251,7 @@ async def test_a_caller_who_leaves_with_a_lease_on_its_way_gives_it_back() -> No
     assert isinstance(first, Lease)
     second = asyncio.create_task(pool.acquire(Acquire(b"second", 5.0)))
     await asyncio.sleep(0.1)
-    await pool.report(Report(first.flight, Outcome.OK, body=b"{}"))
+    await pool.land(Landed(first.flight, [Entry(b"first", b"{}")]))
     second.cancel()  # its turn has come, and it has not seen it yet
     await asyncio.wait({second})
     assert second.cancelled()

@@ -20,7 +20,11 @@ from ray import serve
 from crag_core.context import RequestContext
 from crag_core.errors import SearchThrottled
 from crag_core.types import Document, DocumentSource
-from deployments.backends.wikipedia.budget import Acquire, Lease, Outcome, Report
+from deployments.backends.wikipedia.budget import (
+    Acquire,
+    Landed,
+    Lease,
+)
 from deployments.clients import SearcherClient
 from deployments.observability.gather import gather_metrics
 from deployments.search_budget import SearchBudgetActor
@@ -159,7 +163,7 @@ def test_two_replicas_send_each_query_once_and_keep_one_limit(
 def test_a_cancelled_caller_leaves_his_place_in_the_line(replicas: Replicas, wiki: CountingWiki) -> None:
     async def main() -> None:
         budget = SearchBudgetClient(SearchBudgetActor, settings_for(wiki))
-        await budget.recall([])
+        await budget.recall_stale([])
         leases = [await budget.acquire(Acquire(None, 5.0)) for _ in range(MAX_IN_FLIGHT)]
         assert all(isinstance(lease, Lease) for lease in leases)
         waiting = asyncio.create_task(budget.acquire(Acquire(None, 15.0)))
@@ -170,12 +174,12 @@ def test_a_cancelled_caller_leaves_his_place_in_the_line(replicas: Replicas, wik
         await asyncio.sleep(0.5)
         assert isinstance(leases[0], Lease) and isinstance(leases[1], Lease)
         freed_s = time.monotonic()
-        await budget.report(Report(leases[0].flight, Outcome.OK))
+        await budget.land(Landed(leases[0].flight))
         lease = await next_one
         assert time.monotonic() - freed_s < settings_for(wiki).budget.lease_s / 2
         assert isinstance(lease, Lease)
         for flight in (lease.flight, leases[1].flight):
-            await budget.report(Report(flight, Outcome.OK))
+            await budget.land(Landed(flight))
 
     asyncio.run(main())
 

@@ -65,18 +65,20 @@ class Acquire:
     """Asks for the answer to a query, or for the right to fetch it.
 
     `key` names the query (`None`: not to be shared or cached); `timeout_s` is how long the caller will
-    wait; `flight` is that of an earlier lease of the caller, when this is another attempt.
+    wait; `flight` is that of an earlier lease of the caller, when this is another attempt. `parts` name
+    what the answer can be put together from: where some of it is known, that is the reply.
     """
 
     key: bytes | None
     timeout_s: float
     lane: Lane = Lane.INTERACTIVE
     flight: int | None = None
+    parts: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to send one request now; it ends with a report, or by itself after `lease_s`."""
+    """The right to send one request now; it ends as it is landed or reported, or after `lease_s`."""
 
     flight: int
 
@@ -87,6 +89,13 @@ class Known:
 
     body: bytes
     is_stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownParts:
+    """What is known of the parts that were asked for: at least one of them, each by its key."""
+
+    bodies: Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,30 +110,8 @@ class Refused:
         return _ERRORS[self.reason](self.message)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How the request of a lease ended.
-
-    `retry_in_s` asks for another attempt after so many seconds; `joined` counts the callers in the
-    reporting process who waited for this one request.
-    """
-
-    flight: int
-    outcome: Outcome
-    refusal: Refused | None = None
-    retry_after_s: float = 0.0
-    retry_in_s: float | None = None
-    body: bytes | None = None
-    is_negative: bool = False
-    joined: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What follows from a failed request: another attempt, an older answer, or neither."""
-
-    may_retry: bool = False
-    stale: bytes | None = None
+Reply = Lease | Known | KnownParts | Refused
+"""What becomes of an Acquire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +123,42 @@ class Entry:
     is_negative: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The request of a lease brought an answer, to be remembered as these entries.
+
+    `joined` counts the callers in the reporting process who waited for this one request.
+    """
+
+    flight: int
+    entries: Sequence[Entry] = ()
+    joined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How the request of a lease failed.
+
+    `retry_in_s` asks for another attempt after so many seconds; `joined` counts the callers in the
+    reporting process who waited for this one request.
+    """
+
+    flight: int
+    outcome: Outcome
+    refusal: Refused | None = None
+    retry_after_s: float = 0.0
+    retry_in_s: float | None = None
+    joined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows from a failed request: another attempt, an older answer, or neither."""
+
+    may_retry: bool = False
+    stale: bytes | None = None
+
+
 class BudgetLost(Exception):
     """The shared budget cannot be reached at the moment."""
 
@@ -143,12 +166,10 @@ class BudgetLost(Exception):
 class SearchBudget(Protocol):
     """One budget and one memory for all who query a wiki; raises BudgetLost when it is out of reach."""
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused: ...
+    async def acquire(self, ask: Acquire) -> Reply: ...
+
+    async def land(self, landed: Landed) -> None: ...
 
     async def report(self, report: Report) -> Verdict: ...
 
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]: ...
-
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]: ...
-
-    async def remember(self, entries: Sequence[Entry]) -> None: ...

@@ -8,10 +8,8 @@ from typing import TypeVar
 from deployments.backends.wikipedia.budget import (
     Acquire,
     BudgetLost,
-    Entry,
-    Known,
-    Lease,
-    Refused,
+    Landed,
+    Reply,
     Report,
     SearchBudget,
     Verdict,
@@ -26,7 +24,7 @@ _TRIED_AGAIN_AFTER_S = 2.0
 """A lost budget is asked again after so long, so that not every query waits to find it lost."""
 
 
-Reply = TypeVar("Reply")
+Told = TypeVar("Told")
 
 
 class FallbackBudget:
@@ -53,7 +51,7 @@ class FallbackBudget:
         self.waiting = 0
         """Queries of this process that wait for the budget."""
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+    async def acquire(self, ask: Acquire) -> Reply:
         """As the shared budget says, or this process's own."""
         self.waiting += 1
         try:
@@ -63,15 +61,17 @@ class FallbackBudget:
         finally:
             self.waiting -= 1
 
+    async def land(self, landed: Landed) -> None:
+        """To whoever gave the lease; where the budget is lost by now, it is remembered here."""
+        if self._own.knows(landed.flight):
+            return await self._own.land(landed)
+        await self._either(lambda: self._shared.land(landed), lambda: self._own.land(landed))
+
     async def report(self, report: Report) -> Verdict:
         """To whoever gave the lease; what is told to a lost budget is lost."""
         if self._own.knows(report.flight):
             return await self._own.report(report)
         return await self._either(lambda: self._shared.report(report), _no_verdict)
-
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """What is known there, or here."""
-        return await self._either(lambda: self._shared.recall(keys), lambda: self._own.recall(keys))
 
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """What is known there, or here, however old."""
@@ -79,13 +79,9 @@ class FallbackBudget:
             lambda: self._shared.recall_stale(keys), lambda: self._own.recall_stale(keys)
         )
 
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        """Remembered there, or here."""
-        await self._either(lambda: self._shared.remember(entries), lambda: self._own.remember(entries))
-
     async def _either(
-        self, shared: Callable[[], Awaitable[Reply]], own: Callable[[], Awaitable[Reply]]
-    ) -> Reply:
+        self, shared: Callable[[], Awaitable[Told]], own: Callable[[], Awaitable[Told]]
+    ) -> Told:
         lost_at_s = self._lost_at_s
         if lost_at_s is not None and self._clock() < lost_at_s + _TRIED_AGAIN_AFTER_S:
             return await own()

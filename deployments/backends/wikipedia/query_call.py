@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import stamina
@@ -12,16 +12,20 @@ from crag_core.context import Lane
 from crag_core.errors import SearchFailed
 from deployments.backends.wikipedia.budget import (
     Acquire,
+    Entry,
     Known,
+    KnownParts,
+    Landed,
     Lease,
     Outcome,
     Refusal,
     Refused,
+    Reply,
     Report,
     SearchBudget,
     Verdict,
 )
-from deployments.backends.wikipedia.mediawiki_api import QueryAnswer, names_a_page
+from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
 from deployments.backends.wikipedia.retry import retry_in_s
 from deployments.backends.wikipedia.session import AttemptFailed, Connection
 from deployments.backends.wikipedia.single_flight import Deadline
@@ -41,6 +45,27 @@ class _Again(Exception):
         self.wait_s = wait_s
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """As what an answer is remembered: `entries` makes it; `key` or `parts` name it, as in Acquire."""
+
+    entries: Callable[[bytes, QueryAnswer], Sequence[Entry]]
+    key: bytes | None = None
+    parts: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """An answer that the wiki has just sent, as JSON and as it was read."""
+
+    body: bytes
+    answer: QueryAnswer
+
+
+Found = Fetched | Known | KnownParts
+"""What a query led to."""
+
+
 @dataclass(eq=False, slots=True)
 class QueryCall:
     """A query on its way; `deadline` moves when callers with more time join.
@@ -53,7 +78,7 @@ class QueryCall:
     budget: SearchBudget
     loose_ends: set["asyncio.Task[Verdict]"]
     parameters: Mapping[str, str]
-    key: bytes | None
+    shape: Shape
     lane: Lane
     deadline: Deadline
     limit_s: float
@@ -61,13 +86,13 @@ class QueryCall:
     _sent_at_s: float | None = field(default=None, init=False)
     _attempt: int = field(default=0, init=False)
 
-    async def answer(self) -> Known:
-        """The answer; raises SearchFailed."""
+    async def answer(self) -> Found:
+        """The answer, or what was known of its parts; raises SearchFailed."""
 
         def wait_s(error: Exception) -> bool | float:
             return error.wait_s if isinstance(error, _Again) else False
 
-        async def attempt() -> Known:  # without arguments, for stamina logs them
+        async def attempt() -> Found:  # without arguments, for stamina logs them
             return await self._try()
 
         retrying = stamina.AsyncRetryingCaller(attempts=self.settings.max_attempts, timeout=None)
@@ -80,10 +105,10 @@ class QueryCall:
                 self._report_aside(Report(self._flight, self._unheard()))
             raise
 
-    async def _try(self) -> Known:
+    async def _try(self) -> Found:
         self._attempt += 1
         match await self._acquire():
-            case Known() as known:
+            case (Known() | KnownParts()) as known:
                 return known
             case Refused() as refused:
                 raise refused.error()
@@ -93,23 +118,16 @@ class QueryCall:
             body, answer = await self._sent()
         except AttemptFailed as failure:
             return await self._after(failure, flight)
-        await self.budget.report(
-            Report(
-                flight,
-                Outcome.OK,
-                body=body,
-                is_negative=not names_a_page(answer),
-                joined=self.deadline.take_joined(),
-            )
-        )
-        return Known(body)
+        entries = self.shape.entries(body, answer)
+        await self.budget.land(Landed(flight, entries, self.deadline.take_joined()))
+        return Fetched(body, answer)
 
-    async def _acquire(self) -> Lease | Known | Refused:
+    async def _acquire(self) -> Reply:
         while True:
             at_s, remaining_s = self.deadline.at_s, self.deadline.remaining_s()
             if remaining_s <= 0:
                 return too_late(self.settings.host, self.limit_s)
-            ask = Acquire(self.key, remaining_s, self.lane, self._flight)
+            ask = Acquire(self.shape.key, remaining_s, self.lane, self._flight, parts=self.shape.parts)
             reply = await self.budget.acquire(ask)
             # a caller with more time may have joined while this one's ran out
             if not isinstance(reply, Refused) or self.deadline.at_s <= at_s:

@@ -85,7 +85,7 @@ class WikiSession:
 
     def _request(self, parameters: Mapping[str, str]) -> "aiohttp.client._RequestContextManager":
         session, url = self._opened(), self._settings.api_url
-        if len(urlencode(parameters)) > _LONGEST_QUERY_STRING:
+        if _is_long(parameters):
             return session.post(url, data=parameters, allow_redirects=False)
         return session.get(url, params=parameters, allow_redirects=False)
 
@@ -151,6 +151,11 @@ class WikiSession:
                 ),
             )
         return self._session
+
+
+def _is_long(parameters: Mapping[str, str]) -> bool:
+    most = sum(3 * len(value.encode(errors="replace")) for value in parameters.values())
+    return most > _LONGEST_QUERY_STRING // 2 and len(urlencode(parameters)) > _LONGEST_QUERY_STRING
 
 
 def user_agent(contact: str | None) -> str:

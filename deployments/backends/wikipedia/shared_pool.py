@@ -12,12 +12,14 @@ from crag_core.context import Lane
 from deployments.backends.wikipedia.answer_cache import AnswerCache
 from deployments.backends.wikipedia.budget import (
     Acquire,
-    Entry,
     Known,
+    KnownParts,
+    Landed,
     Lease,
     Outcome,
     Refusal,
     Refused,
+    Reply,
     Report,
     Verdict,
 )
@@ -70,12 +72,12 @@ class SharedPool:
         state = PoolState(gate.circuit(now_s), gate.tokens(now_s), gate.in_flight, len(self._line))
         self._observer.changed(state)
 
-    async def acquire(self, ask: Acquire) -> Lease | Known | Refused:
+    async def acquire(self, ask: Acquire) -> Reply:
         """The answer, or the right to fetch it, within the caller's time; else why not."""
         give_up_at_s = self._clock() + ask.timeout_s
         flight = self._flights.get(ask.flight) if ask.flight is not None else None
         if flight is None:
-            found = await self._found(ask, give_up_at_s)
+            found = self._known_parts(ask) or await self._found(ask, give_up_at_s)
             if found is not None:
                 return found
             expires_at_s = give_up_at_s + self._settings.budget.lease_s
@@ -87,27 +89,26 @@ class SharedPool:
         return await self._leased(flight, give_up_at_s)
 
     async def report(self, report: Report) -> Verdict:
-        """Take note of how a leased request ended; says what its holder may do next."""
-        now_s = self._clock()
-        if report.joined:
-            self._observer.used_cache(CacheUse.JOINED, report.joined)
-        flight = self._flights.get(report.flight)
-        if flight is None:  # its lease has run out, and its slot with it
+        """Take note of how a leased request failed; says what its holder may do next."""
+        flight = self._ended(report.flight, report.outcome, report.retry_after_s, report.joined)
+        if flight is None:
             return Verdict()
-        if self._gate.holds(flight.id):  # else it is given up between two attempts
-            self._observer.ended(report.outcome)
-            self._gate.end(now_s, flight.id, report.outcome, report.retry_after_s)
+        now_s = self._clock()
         verdict = self._verdict(flight, report, now_s)
         self._refuse_hopeless(now_s)
         self._advance()
         return verdict
 
-    async def recall(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """The fresh answers among these."""
-        found = {key: body for key in keys if (body := self._cache.fresh(key)) is not None}
-        self._observer.used_cache(CacheUse.HIT, len(found))
-        self._observer.used_cache(CacheUse.MISS, len(keys) - len(found))
-        return found
+    async def land(self, landed: Landed) -> None:
+        """Remember the answer to a leased request, and give it to those who have joined."""
+        for entry in landed.entries:
+            self._cache.put(entry.key, entry.body, is_negative=entry.is_negative)
+        flight = self._ended(landed.flight, Outcome.OK, 0.0, landed.joined)
+        if flight is not None:
+            bodies = {entry.key: entry.body for entry in landed.entries}
+            body = bodies.get(flight.key) if flight.key is not None else None
+            self._flights.land(flight, None if body is None else Known(body))
+            self._advance()
 
     async def recall_stale(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The answers among these that may stand in for a wiki that has failed, however old."""
@@ -115,10 +116,20 @@ class SharedPool:
         self._observer.used_cache(CacheUse.STALE, len(found))
         return found
 
-    async def remember(self, entries: Sequence[Entry]) -> None:
-        """Keep answers that were fetched together."""
-        for entry in entries:
-            self._cache.put(entry.key, entry.body, is_negative=entry.is_negative)
+    def _known_parts(self, ask: Acquire) -> KnownParts | None:
+        found = {key: body for key in ask.parts if (body := self._cache.fresh(key)) is not None}
+        self._observer.used_cache(CacheUse.HIT, len(found))
+        self._observer.used_cache(CacheUse.MISS, len(ask.parts) - len(found))
+        return KnownParts(found) if found else None
+
+    def _ended(self, number: int, outcome: Outcome, retry_after_s: float, joined: int) -> Flight | None:
+        """The flight whose request ended; None when its lease has run out, and its slot with it."""
+        self._observer.used_cache(CacheUse.JOINED, joined)
+        flight = self._flights.get(number)
+        if flight is not None and self._gate.holds(flight.id):  # else given up between two attempts
+            self._observer.ended(outcome)
+            self._gate.end(self._clock(), flight.id, outcome, retry_after_s)
+        return flight
 
     async def _found(self, ask: Acquire, give_up_at_s: float) -> Known | Refused | None:
         """What is known, or what another's flight brings; `None`: the caller has to fetch it."""
@@ -185,11 +196,6 @@ class SharedPool:
         return self._gate.refusal(now_s, self._line.ahead_of(lane), give_up_at_s - now_s, lane)
 
     def _verdict(self, flight: Flight, report: Report, now_s: float) -> Verdict:
-        if report.outcome is Outcome.OK and report.body is not None:
-            if flight.key is not None:
-                self._cache.put(flight.key, report.body, is_negative=report.is_negative)
-            self._flights.land(flight, Known(report.body))
-            return Verdict()
         if report.retry_in_s is not None:
             may_retry = self._gate.take_retry(now_s)
             self._observer.retried(allowed=may_retry)

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from crag_core.errors import SearchFailed
-from deployments.backends.wikipedia.budget import Entry, Known, SearchBudget
+from deployments.backends.wikipedia.budget import Entry, Known, KnownParts, SearchBudget
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
-from deployments.backends.wikipedia.query_call import too_late
+from deployments.backends.wikipedia.query_call import Found, Shape, too_late
 from deployments.backends.wikipedia.query_key import query_key
 from deployments.backends.wikipedia.transport import PooledTransport
 from deployments.settings import MediaWikiSettings
@@ -21,6 +21,9 @@ TITLES_PER_REQUEST = 20
 """As many introductions as one request brings."""
 
 _LONGEST_TITLE_BYTES = 255
+_Waiting = Mapping[str, tuple["asyncio.Future[Known]", float]]
+"""The titles of a batch, with who waits for each, and until when on the loop's clock."""
+
 _IN_NO_TITLE = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f\ufffd\ud800-\udfff]|%[0-9A-Fa-f]{2}")
 
 
@@ -81,55 +84,47 @@ class TitleBatcher:
         for title, (future, _) in waiting.items():
             self._sent[title] = future
             future.add_done_callback(partial(self._answered, title))
-        keys = {title: self._key(title) for title in waiting}
-        known = await self._budget.recall(list(keys.values()))
-        unknown = []
-        for title, (future, _) in waiting.items():
-            if keys[title] in known:
-                _settle(future, Known(known[keys[title]]))
-            else:
-                unknown.append(title)
-        await asyncio.gather(
-            *(
-                self._fetch(titles, {title: waiting[title] for title in titles})
-                for titles in batched(unknown)
-            )
-        )
+        batches = ({title: waiting[title] for title in titles} for titles in batched(list(waiting)))
+        await asyncio.gather(*(self._look_up_together(batch) for batch in batches))
 
     def _answered(self, title: str, _: "asyncio.Future[Known]") -> None:
         del self._sent[title]
 
-    async def _fetch(
-        self, titles: Sequence[str], waiting: Mapping[str, tuple["asyncio.Future[Known]", float]]
-    ) -> None:
+    async def _look_up_together(self, waiting: _Waiting) -> None:
+        """Titles of one request; where some are known already, the others are asked for after them."""
+        keys = {title: self._key(title) for title in waiting}
+        try:
+            known = await self._fetch(waiting, list(keys.values()))
+            if isinstance(known, KnownParts):
+                _settle_known(waiting, keys, known.bodies)
+                waiting = {title: asked for title, asked in waiting.items() if not asked[0].done()}
+                if waiting:
+                    await self._fetch(waiting, parts=())
+        except SearchFailed as error:  # what is known of old stands in; the others have the error
+            stale = await self._budget.recall_stale([keys[title] for title in waiting])
+            _settle_known(waiting, keys, stale, is_stale=True)
+            for future, _ in waiting.values():
+                if not future.done():
+                    future.set_exception(error)
+                    future.exception()  # counts as retrieved: its callers may have left
+
+    async def _fetch(self, waiting: _Waiting, parts: Sequence[bytes]) -> Found:
+        """Ask the wiki, and settle all who wait; or bring what is known of these parts."""
         until_s = max(give_up_at_s for _, give_up_at_s in waiting.values())
         timeout_s = until_s - asyncio.get_running_loop().time()
-        parameters = {**self._parameters, "titles": "|".join(titles)}
-        try:
-            fetched = await self._transport.fetch(parameters, timeout_s=timeout_s, is_shared=False)
-        except SearchFailed as error:
-            return await self._go_on_after(error, waiting)
-        answer = json.loads(fetched.body)  # of the form of a QueryAnswer: the transport refuses others
-        parts = {title: part_of(answer, title) for title in titles}
-        entries = [
-            Entry(self._key(title), json.dumps(part).encode(), is_negative=not _has_page(part))
-            for title, part in parts.items()
-        ]
-        for title, entry in zip(titles, entries, strict=True):
-            _settle(waiting[title][0], Known(entry.body))
-        await self._budget.remember(entries)
+        parameters = {**self._parameters, "titles": "|".join(waiting)}
 
-    async def _go_on_after(
-        self, error: SearchFailed, waiting: Mapping[str, tuple["asyncio.Future[Known]", float]]
-    ) -> None:
-        """What is known of old stands in for each title; the others have the error."""
-        stale = await self._budget.recall_stale([self._key(title) for title in waiting])
-        for title, (future, _) in waiting.items():
-            if (body := stale.get(self._key(title))) is not None:
-                _settle(future, Known(body, is_stale=True))
-            elif not future.done():
-                future.set_exception(error)
-                future.exception()  # counts as retrieved: its callers may have left
+        def split(body: bytes, _: QueryAnswer) -> Sequence[Entry]:
+            answer = json.loads(body)
+            entries = []
+            for title, asked in waiting.items():
+                part = part_of(answer, title)
+                text = json.dumps(part).encode()
+                _settle(asked[0], Known(text))
+                entries.append(Entry(self._key(title), text, is_negative=not _has_page(part)))
+            return entries
+
+        return await self._transport.fetch(parameters, Shape(split, parts=parts), timeout_s=timeout_s)
 
     def _key(self, title: str) -> bytes:
         return query_key(self._api_url, {**self._parameters, "titles": title})
@@ -172,6 +167,18 @@ def part_of(answer: Mapping[str, Any], title: str) -> dict[str, Any]:
 
 def _has_page(part: Mapping[str, Any]) -> bool:
     return any("pageid" in page for page in part["query"]["pages"])
+
+
+def _settle_known(
+    waiting: _Waiting,
+    keys: Mapping[str, bytes],
+    bodies: Mapping[bytes, bytes],
+    *,
+    is_stale: bool = False,
+) -> None:
+    for title, (future, _) in waiting.items():
+        if (body := bodies.get(keys[title])) is not None:
+            _settle(future, Known(body, is_stale=is_stale))
 
 
 def _settle(future: "asyncio.Future[Known]", known: Known) -> None:

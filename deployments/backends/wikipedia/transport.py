@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from crag_core.context import Lane
-from deployments.backends.wikipedia.budget import Known, SearchBudget, Verdict
-from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer
-from deployments.backends.wikipedia.query_call import QueryCall, too_late
+from deployments.backends.wikipedia.budget import Entry, KnownParts, SearchBudget, Verdict
+from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer, names_a_page
+from deployments.backends.wikipedia.query_call import Fetched, Found, QueryCall, Shape, too_late
 from deployments.backends.wikipedia.query_key import query_key
 from deployments.backends.wikipedia.session import Connection
 from deployments.backends.wikipedia.single_flight import Deadline, SingleFlight
@@ -45,7 +45,7 @@ class PooledTransport:
         self._settings = settings
         self._connection = connection
         self._budget = budget
-        self._flights: SingleFlight[tuple[bytes, Lane], Known] = SingleFlight()
+        self._flights: SingleFlight[tuple[bytes, Lane], Found] = SingleFlight()
         self._loose_ends: set[asyncio.Task[Verdict]] = set()
 
     async def query(
@@ -56,30 +56,40 @@ class PooledTransport:
         Equal queries at the same time become one request. Raises SearchFailed, or the child of it that
         says whether budget, wiki or time gave out.
         """
-        known = await self.fetch(parameters, timeout_s=timeout_s, lane=lane)
-        return QueryAnswer.read(known.body, is_stale=known.is_stale)
+        key = query_key(self._settings.api_url, parameters)
+
+        def whole(body: bytes, answer: QueryAnswer) -> Sequence[Entry]:
+            return [Entry(key, body, is_negative=not names_a_page(answer))]
+
+        found = await self.fetch(parameters, Shape(whole, key), timeout_s=timeout_s, lane=lane)
+        match found:
+            case Fetched():
+                return found.answer
+            case KnownParts():
+                raise TypeError("parts were known of an answer that has none")
+        return QueryAnswer.read(found.body, is_stale=found.is_stale)
 
     async def fetch(
         self,
         parameters: Mapping[str, str],
+        shape: Shape,
         *,
         timeout_s: float,
         lane: Lane = Lane.INTERACTIVE,
-        is_shared: bool = True,
-    ) -> Known:
-        """As `query`, but the answer as JSON; what is not shared is not remembered either."""
+    ) -> Found:
+        """As `query`, but the answer as JSON, remembered in a shape of the caller's."""
         limit_s = max(0.0, min(timeout_s, self._settings.timeout_s))
         at_s = asyncio.get_running_loop().time() + limit_s
-        key = query_key(self._settings.api_url, parameters)
+        key = shape.key or query_key(self._settings.api_url, parameters)
 
-        async def work(deadline: Deadline) -> Known:
+        async def work(deadline: Deadline) -> Found:
             call = QueryCall(
                 settings=self._settings,
                 connection=self._connection,
                 budget=self._budget,
                 loose_ends=self._loose_ends,
                 parameters=parameters,
-                key=key if is_shared else None,
+                shape=shape,
                 lane=lane,
                 deadline=deadline,
                 limit_s=limit_s,
