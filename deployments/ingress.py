@@ -21,7 +21,7 @@ from deployments.api.observing import Observers
 from deployments.api.services import Services
 from deployments.observability.admission_metrics import AdmissionMetrics
 from deployments.observability.answer_metrics import AnswerMetrics
-from deployments.observability.gather import gather_metrics
+from deployments.observability.gather import GatheredMetrics, gather_metrics
 from deployments.observability.logs import RequestLog
 from deployments.observability.meter import meter
 from deployments.observability.redaction import redact_logs
@@ -66,7 +66,7 @@ class Ingress:
             evaluator=evaluator,
             search=KnowledgeSearch(searchers, evaluator, crag.searching),
             readiness=self._canary,
-            metrics=gather_metrics,
+            metrics=GatheredMetrics(gather_metrics).page,
             observer=Observers(
                 AnswerMetrics(meter()),
                 RequestLog(with_texts=observability.log_texts),
