@@ -14,11 +14,11 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
+from grpc.aio import AioRpcError
 from ray.exceptions import (
     NodeDiedError,
     ObjectLostError,
     RayActorError,
-    RayTaskError,
     TaskCancelledError,
     WorkerCrashedError,
 )
@@ -41,14 +41,20 @@ _LOST = (
     ObjectLostError,
     NodeDiedError,
     WorkerCrashedError,
+    AioRpcError,
 )
-"""What Ray raises when a replica, its worker or its node has gone."""
+"""What Ray raises when a replica, its worker or its node has gone; the last in its throughput mode."""
 
 _CANCELLED = (asyncio.CancelledError, TaskCancelledError)
 """What a call raises that was cancelled; the second is Ray's own word for it, Serve's is of its kind."""
 
 _HOLD_S = 30.0
 """A call that no replica has taken for so long is given up: longer than most replicas take to start."""
+
+
+class _HoldSpent(Exception):
+    """Why a call was given up that no replica took."""
+
 
 _retries = RetryBudget()
 
@@ -102,7 +108,8 @@ async def _to_send_again(
     A stage's replica may say of itself that its engine is dead. A graph says so only of a stage, whose
     calls it has made again by itself.
     """
-    says_so_itself = isinstance(stage, Stage) and isinstance(error, RayTaskError)
+    # what is raised here has a cause, what comes from a replica has left its own behind
+    says_so_itself = isinstance(stage, Stage) and error.__cause__ is None
     pause_s = _retries.pause_s(attempts) if says_so_itself or _is_lost(error.__cause__) else None
     if pause_s is None or pause_s >= ctx.remaining_s():
         raise error
@@ -133,7 +140,8 @@ async def _streamed_once(
     ctx: RequestContext, stage: Stage | PipelineName, method: DeploymentHandle[Any], request: Message
 ) -> AsyncGenerator[Any]:
     started_s, is_finished = time.monotonic(), False
-    ctx.require_time(stage, _paces[stage].least_s())
+    # a graph in a hurry gives cheaper answers; only a stage has nothing less to offer
+    ctx.require_time(stage, _paces[stage].least_s() if isinstance(stage, Stage) else 0.0)
     pieces: Any = method.options(stream=True).remote(request)
     try:
         with _taken_in_time(stage, pieces) as taken:
@@ -179,7 +187,7 @@ def _taken_in_time(stage: Stage | PipelineName, response: Any) -> Iterator[async
         raise StageUnavailable(
             f"no replica of {stage} took the request within {_HOLD_S:g} s: it may just be starting, "
             "try again later"
-        ) from None
+        ) from _HoldSpent()
     finally:
         timer.cancel()
 

@@ -89,10 +89,12 @@ class Canary:
                     answered_with, self._states[stage] = replicas, _READY
                 await asyncio.sleep(_LOOK_EVERY_S)
             except CragError as error:
+                answered_with = None
                 self._states[stage] = StageState(f"{error.code}: {error.message}", ready=False)
                 _logger.warning("stage %s is not ready: %s", stage, error.message)
                 await asyncio.sleep(_RETRY_S)
             except Exception:  # whatever it is, a watch that ended would leave the stage as it is
+                answered_with = None
                 self._states[stage] = StageState("internal: see the log", ready=False)
                 _logger.exception("the probe of stage %s failed", stage)
                 await asyncio.sleep(_RETRY_S)

@@ -77,13 +77,19 @@ class SharedActor:
         done, _ = await asyncio.wait({self._connecting}, timeout=_PATIENCE_S)
         if not done:
             raise ActorLost("it is starting")
-        return self._connecting.result()
+        connecting = self._connecting
+        if connecting.exception() is not None:
+            self._connecting = None  # whoever asks next tries anew
+        return connecting.result()
 
     async def _connect(self) -> Any:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            actor = await asyncio.to_thread(self._found_or_started)
-            await actor.adopt.remote(*self._arguments)
-            return actor
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                actor = await asyncio.to_thread(self._found_or_started)
+                await _method(actor, "adopt").remote(*self._arguments)
+                return actor
+        except (TypeError, ValueError) as error:  # Ray's, of a name just lost, or of another release
+            raise ActorLost(str(error)) from error
 
     def _found_or_started(self) -> Any:
         # detached, by name: it outlives every replica, and a second application finds the same one;
@@ -201,6 +207,6 @@ async def _answered(actor: Any, reply: Any) -> Any:
                 return answer.result()
             async with asyncio.timeout(_PATIENCE_S):
                 await actor.ping.remote()  # does it wait, or is it gone?
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, TimeoutError):
         ray.cancel(reply)  # else it would keep its place in the line
         raise

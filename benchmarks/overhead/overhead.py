@@ -28,9 +28,9 @@ from crag_core.metrics import percentile
 
 DEFAULT = "Ray's defaults"
 MODES: Mapping[str, Mapping[str, str]] = {
-    DEFAULT: {},
+    DEFAULT: {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "0"},
     "throughput mode": {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"},
-    "HAProxy": {"RAY_SERVE_ENABLE_HA_PROXY": "1"},
+    "HAProxy": {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "0", "RAY_SERVE_ENABLE_HA_PROXY": "1"},
     "throughput mode and HAProxy": {
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_ENABLE_HA_PROXY": "1",

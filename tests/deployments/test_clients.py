@@ -2,18 +2,22 @@
 
 import asyncio
 import concurrent.futures
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RequestCancelledError
 
 from crag_core.context import RequestContext
 from crag_core.errors import EvaluationFailed, Overloaded, StageTimedOut, StageUnavailable
+from crag_core.pace import Pace
 from crag_core.protocols import Ask
-from crag_core.types import Completion, PipelineName, Prompt, Question, Sampling
+from crag_core.types import Completion, PipelineName, Prompt, Question, Sampling, Stage
 from deployments import calls
 from deployments.clients import GeneratorClient, PipelineClient, RetrieverClient
 from deployments.messages import Message
@@ -116,6 +120,7 @@ def of_replica(error: Exception) -> Exception:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_retries", RetryBudget())
+    monkeypatch.setattr(calls, "_paces", defaultdict(Pace))
     monkeypatch.setattr("deployments.retries._FIRST_PAUSE_S", 0.001)
 
 
@@ -133,7 +138,20 @@ async def generated(method: FakeMethod) -> list[str]:
     return [piece.text async for piece in stream]
 
 
-@pytest.mark.parametrize("lost", [dead, lambda: of_replica(StageUnavailable("the engine is dead"))])
+def hung_up() -> Exception:
+    """A replica that died in the middle, as a call over gRPC tells it."""
+    return AioRpcError(StatusCode.CANCELLED, Metadata(), Metadata())
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        dead,
+        hung_up,
+        lambda: of_replica(StageUnavailable("the engine is dead")),
+        lambda: StageUnavailable("the engine is dead"),  # as it comes over gRPC
+    ],
+)
 async def test_a_call_whose_replica_is_lost_is_made_again(lost: Callable[[], Exception]) -> None:
     method = FakeMethod([raising(lost()), lambda: ["document"]])
     assert await retrieve(method) == ["document"]
@@ -210,6 +228,18 @@ async def test_a_lost_graph_is_asked_again() -> None:
     client = PipelineClient(Handle(method), PipelineName.CRAG)  # type: ignore[arg-type]
     pieces = client.stream(context(), Ask(Question("who?")))
     assert await anext(pieces) == "Paris"
+
+
+async def test_a_graph_is_asked_however_long_its_answers_took_and_a_stage_is_not() -> None:
+    pace = Pace()
+    for _ in range(100):
+        pace.observe(3.0)
+    calls._paces.update({PipelineName.CRAG: pace, Stage.RETRIEVE: pace})
+    method = FakeMethod([Pieces(["cheaper"])])
+    client = PipelineClient(Handle(method), PipelineName.CRAG)  # type: ignore[arg-type]
+    assert await anext(client.stream(context(2.5), Ask(Question("who?")))) == "cheaper"
+    with pytest.raises(StageTimedOut, match="lately took"):
+        await retrieve(method, 2.5)
 
 
 @pytest.mark.parametrize("cancelled_as", [asyncio.CancelledError, RequestCancelledError])

@@ -141,3 +141,17 @@ def test_what_is_loopback(host: str | None, loopback: bool) -> None:
 
 def test_what_is_no_replica_is_not_ended() -> None:
     end_replica()
+
+
+async def test_a_stage_whose_replicas_are_again_those_that_answered_is_asked_again() -> None:
+    probe, fleet = Probe(), FakeFleet()
+    fleet.run("Retriever", "a")
+    canary = Canary({Stage.RETRIEVE: probe}, fleet)
+    async with watching(canary):
+        await until(lambda: is_ready(canary))
+        probe.failures = 1_000_000
+        fleet.run("Retriever", "a", "b")
+        await until(lambda: not is_ready(canary))
+        probe.failures = 0
+        fleet.run("Retriever", "a")
+        await until(lambda: is_ready(canary))

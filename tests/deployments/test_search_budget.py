@@ -248,6 +248,9 @@ def test_a_cache_is_bounded_in_bytes_and_in_entries() -> None:
     by_bytes.put(b"large", b"x" * 601, is_negative=False)
     assert by_bytes.fresh(b"large") is None
     assert by_entries.fresh(bytes([39])) and not by_entries.fresh(bytes([0]))
+    small = AnswerCache(SearchCacheSettings(max_bytes=1000), Clock())
+    small.put(b"large", b"x" * 1001, is_negative=False)
+    assert small.fresh(b"large") is None
 
 
 @pytest.mark.parametrize(

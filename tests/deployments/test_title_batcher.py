@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from benchmarks.simulated_time import run_simulated
 from crag_core.errors import SearchFailed, SearchTimedOut
-from deployments.backends.wikipedia.budget import Outcome
+from deployments.backends.wikipedia.budget import Landed, Outcome
 from deployments.backends.wikipedia.mediawiki_api import QueryAnswer
 from deployments.backends.wikipedia.session import AttemptFailed
 from deployments.backends.wikipedia.shared_pool import SharedPool
@@ -30,11 +31,13 @@ class FakeWiki:
     answer: Mapping[str, Any] | None = None
     seconds: float = 0.1
     sent: list[list[str]] = field(default_factory=list)
+    ended: int = 0
 
     async def send(self, parameters: Mapping[str, str]) -> tuple[bytes, QueryAnswer]:
         titles = parameters["titles"].split("|")
         self.sent.append(titles)
         await asyncio.sleep(self.seconds)
+        self.ended += 1
         if self.error:
             raise self.error
         body = json.dumps(self.answer or self._about(titles)).encode()
@@ -52,6 +55,14 @@ class FakeWiki:
             for name in sorted({REDIRECTS.get(name, name) for name in names} - {"Loop A", "Loop B"})
         ]
         return {"query": {"normalized": normalized, "redirects": redirects, "pages": pages}}
+
+
+class SlowToTell(SharedPool):
+    """A budget that is just being found again when it should be told."""
+
+    async def land(self, landed: Landed) -> None:
+        await asyncio.sleep(1.0)
+        await super().land(landed)
 
 
 def batcher(wiki: FakeWiki, cache: SearchCacheSettings | None = None) -> TitleBatcher:
@@ -191,3 +202,65 @@ def test_a_part_holds_the_way_to_its_page_and_no_other() -> None:
         "pages": [{"title": "C", "pageid": 3}],
     }
     assert part_of({}, "a")["query"] == {"normalized": [], "redirects": [], "pages": []}
+
+
+def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
+    async def main() -> None:
+        wiki = FakeWiki()
+        looking_up = batcher(wiki)
+        leaving = asyncio.ensure_future(found(looking_up, "A"))
+        await asyncio.sleep(0.001)
+        leaving.cancel()
+        staying = asyncio.gather(found(looking_up, "B"), found(looking_up, "A"))
+        assert await staying == [["B"], ["A"]]
+        assert wiki.sent == [["B", "A"]]
+        alone = asyncio.ensure_future(found(looking_up, "C"))
+        await asyncio.sleep(0.001)
+        alone.cancel()
+        await asyncio.sleep(60)
+        assert len(wiki.sent) == 1
+
+    run_simulated(main())
+
+
+def test_a_request_ends_with_the_last_of_its_callers_and_its_titles_can_be_asked_for_again() -> None:
+    async def main() -> None:
+        wiki = FakeWiki(seconds=3.0)
+        looking_up = batcher(wiki)
+        both = [asyncio.ensure_future(found(looking_up, title)) for title in ("A", "B")]
+        await asyncio.sleep(1.0)
+        both[0].cancel()
+        assert await both[1] == ["B"], "somebody else still waited for the request"
+        alone = asyncio.ensure_future(found(looking_up, "C"))
+        await asyncio.sleep(1.0)
+        alone.cancel()
+        assert await found(looking_up, "C") == ["C"]
+        assert wiki.ended == 2, "the request that nobody waited for was broken off"
+
+    run_simulated(main())
+
+
+def test_a_title_asked_for_while_its_answer_is_being_told_is_answered() -> None:
+    async def main() -> None:
+        wiki = FakeWiki()
+        settings = MediaWikiSettings(api_url="http://wiki.example/w/api.php")
+        pool = SlowToTell(settings, clock=asyncio.get_running_loop().time)
+        transport = PooledTransport(settings, wiki, pool)
+        looking_up = TitleBatcher(settings, transport, pool, {"action": "query"})
+        await asyncio.sleep(60)  # the bucket fills
+        assert await found(looking_up, "A") == ["A"]
+        assert await found(looking_up, "A") == ["A"]
+
+    run_simulated(main())
+
+
+def test_an_error_of_ours_reaches_the_caller_and_leaves_the_title_as_it_was() -> None:
+    async def main() -> None:
+        wiki = FakeWiki(answer={"query": {"pages": 7}})
+        looking_up = batcher(wiki)
+        with pytest.raises(ValidationError):
+            await looking_up.look_up("A", timeout_s=5)
+        wiki.answer = None
+        assert await found(looking_up, "A") == ["A"]
+
+    run_simulated(main())

@@ -52,10 +52,19 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def deployed(kind: type, replicas: int, **options: object) -> "serve.handle.DeploymentHandle[object]":
+@pytest.fixture(params=[True, False], ids=["through Ray's actors", "over gRPC"])
+def by_reference(request: pytest.FixtureRequest) -> bool:
+    """How calls travel; over gRPC in Ray's throughput mode, which the application is served in."""
+    return bool(request.param)
+
+
+def deployed(
+    by_reference: bool, kind: type, replicas: int, **options: object
+) -> "serve.handle.DeploymentHandle[object]":
     placed = {"num_replicas": replicas, "ray_actor_options": {"num_cpus": 0.1}, **options}
     deployment = serve.deployment(name=kind.__name__, **placed)(kind)
-    return serve.run(deployment.bind(), name=kind.__name__, route_prefix=None)
+    handle = serve.run(deployment.bind(), name=kind.__name__, route_prefix=None)
+    return handle.options(_by_reference=by_reference)
 
 
 def context() -> RequestContext:
@@ -72,8 +81,8 @@ async def processes(client: RetrieverClient, count: int) -> list[int]:
     return sorted(found)
 
 
-async def test_calls_that_a_killed_replica_held_are_answered_by_another() -> None:
-    handle = deployed(Stage, 2)
+async def test_calls_that_a_killed_replica_held_are_answered_by_another(by_reference: bool) -> None:
+    handle = deployed(by_reference, Stage, 2)
     retriever, generator = RetrieverClient(handle), GeneratorClient(handle)
     first, second = await processes(retriever, 2)
     asked = [asyncio.ensure_future(retriever.retrieve(context(), "slow", limit=1)) for _ in range(20)]
@@ -88,8 +97,8 @@ async def test_calls_that_a_killed_replica_held_are_answered_by_another() -> Non
     assert {piece.finish_reason for piece in rest} == {"stop"}
 
 
-async def test_a_stream_that_has_begun_ends_with_an_error() -> None:
-    generator = GeneratorClient(deployed(Stage, 1))
+async def test_a_stream_that_has_begun_ends_with_an_error(by_reference: bool) -> None:
+    generator = GeneratorClient(deployed(by_reference, Stage, 1))
     stream = generator.generate(context(), Prompt(()), Sampling(10))
     first = await anext(stream)
     os.kill(int(first.text), signal.SIGKILL)
@@ -97,17 +106,17 @@ async def test_a_stream_that_has_begun_ends_with_an_error() -> None:
         await anext(stream)
 
 
-async def test_a_replica_that_ends_itself_is_not_asked_for_ever() -> None:
-    client = RetrieverClient(deployed(Doomed, 1))
+async def test_a_replica_that_ends_itself_is_not_asked_for_ever(by_reference: bool) -> None:
+    client = RetrieverClient(deployed(by_reference, Doomed, 1))
     with pytest.raises(StageUnavailable):
         await client.retrieve(context(), "", limit=1)
 
 
 async def test_a_call_that_no_replica_takes_is_given_up_and_wakes_one(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, by_reference: bool
 ) -> None:
     scaling = {"min_replicas": 0, "initial_replicas": 0, "max_replicas": 1, "downscale_delay_s": 600}
-    handle = deployed(Stage, None, num_replicas=None, autoscaling_config=scaling)  # type: ignore[arg-type]
+    handle = deployed(by_reference, Stage, None, num_replicas=None, autoscaling_config=scaling)  # type: ignore[arg-type]
     client = RetrieverClient(handle)
     monkeypatch.setattr(calls, "_HOLD_S", 0.05)
     with pytest.raises(StageUnavailable, match="may just be starting"):

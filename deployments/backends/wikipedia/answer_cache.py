@@ -35,7 +35,7 @@ class AnswerCache:
 
     def put(self, key: bytes, body: bytes, *, is_negative: bool) -> None:
         """Keep an answer, unless it is too large to be worth it."""
-        if len(body) > self._settings.max_entry_bytes:
+        if len(body) > min(self._settings.max_entry_bytes, self._settings.max_bytes):
             return
         ttl_s = self._settings.negative_ttl_s if is_negative else self._settings.ttl_s
         if ttl_s > 0:

@@ -11,7 +11,7 @@ from deployments.backends.wikipedia.mediawiki_api import Page, QueryAnswer
 from deployments.backends.wikipedia.parameters import LEADS, title_parameters
 from deployments.backends.wikipedia.session import WikiSession
 from deployments.backends.wikipedia.shared_pool import SharedPool
-from deployments.backends.wikipedia.title_batcher import TitleBatcher
+from deployments.backends.wikipedia.title_batcher import TitleBatcher, plain_title
 from deployments.backends.wikipedia.transport import PooledTransport
 from deployments.settings import MediaWikiSettings
 
@@ -58,7 +58,10 @@ class MediaWiki:
         answers = await asyncio.gather(
             *(self._titles.look_up(title, timeout_s=timeout_s) for title in titles)
         )
-        return [answer.pages_of([title])[0] for title, answer in zip(titles, answers, strict=True)]
+        return [
+            answer.pages_of([plain_title(title)])[0]
+            for title, answer in zip(titles, answers, strict=True)
+        ]
 
     async def close(self) -> None:
         """Close the connections; a later query opens new ones."""

@@ -1,6 +1,7 @@
 """Queries to a wiki as if it were reliable: shared, paced, retried, remembered."""
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -80,7 +81,7 @@ class PooledTransport:
         """As `query`, but the answer as JSON, remembered in a shape of the caller's."""
         limit_s = max(0.0, min(timeout_s, self._settings.timeout_s))
         at_s = asyncio.get_running_loop().time() + limit_s
-        key = shape.key or query_key(self._settings.api_url, parameters)
+        key = shape.key or uuid.uuid4().bytes  # an answer in parts is nobody else's
 
         async def work(deadline: Deadline) -> Found:
             call = QueryCall(
