@@ -134,7 +134,9 @@ class Gate:
             yield ticket
             self._patience.answered()
         except (asyncio.CancelledError, GeneratorExit):
-            self._patience.left(self._clock() - started_s)
+            age_s = self._clock() - started_s
+            if age_s >= prediction.alone_s:  # else an idle server would have been left as well
+                self._patience.left(age_s)
             raise
         except Overloaded as error:  # a stage's own refusal: when to come back is known here
             if error.retry_after_s is None:

@@ -1,5 +1,7 @@
 """The gate in simulated time: what it lets in, what it turns away, and when it says to come back."""
 
+import asyncio
+
 import pytest
 
 from crag_core.context import Lane, RequestContext
@@ -199,3 +201,13 @@ def test_out_of_reach_the_others_are_taken_to_hold_what_this_one_does() -> None:
         gate.lost()
         with pytest.raises(Overloaded, match=r"about 6\.0 s"):
             gate.admitted(ctx(), ANSWER).__enter__()
+
+
+def test_who_hangs_up_sooner_than_an_idle_server_answers_says_nothing_of_waiting() -> None:
+    gate, _ = taught()
+    for _ in range(30):
+        with pytest.raises(asyncio.CancelledError), gate.admitted(ctx(), ANSWER):
+            raise asyncio.CancelledError
+    gate.heard(others(3, ANSWER))
+    with gate.admitted(ctx(), ANSWER):
+        pass

@@ -37,6 +37,7 @@ REQUESTS_OF_SEARCHES = Counter(
         "Requests per search",
         queries=(Query(share("METRIC", SEARCHES.exported), "requests"),),
         unit=Unit.COUNT,
+        at_rest="nothing was searched but the snapshot, which needs no request",
     ),
 )
 
