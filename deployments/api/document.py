@@ -25,6 +25,7 @@ Schema = Mapping[str, Any]
 
 _REFERENCE = "#/components/schemas/"
 _PLAIN_SUCCESS = "Successful Response"
+_PLACES = {"path": "In the path", "header": "Headers"}
 _RANGES = {
     "minimum": "at least {:g}",
     "exclusiveMinimum": "above {:g}",
@@ -97,13 +98,15 @@ def _lines(openapi: Schema) -> Iterator[str]:
 
 def _route(name: str, route: Schema, objects: Schema) -> Iterator[str]:
     yield from ("", f"## {name}", "", route["description"])
-    headers = [f"`{header['name']}`: {header['description']}" for header in route.get("parameters", ())]
     body = route.get("requestBody")
     success, *failures = sorted(route["responses"].items())
     if body is not None:
         yield from ("", f"Body: {_content_type(body, objects)}.")
-    if headers:
-        yield from ("", "Headers:", "", *(f"- {header}" for header in headers))
+    for place, title in _PLACES.items():
+        sent = [parameter for parameter in route.get("parameters", ()) if parameter["in"] == place]
+        if sent:
+            yield from ("", f"{title}:", "")
+            yield from (f"- `{parameter['name']}`: {parameter['description']}" for parameter in sent)
     yield from ("", f"Returns {_content_type(success[1], objects)}.")
     if success[1]["description"] != _PLAIN_SUCCESS:
         yield from ("", success[1]["description"])

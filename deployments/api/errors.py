@@ -86,6 +86,18 @@ _CODE_OF_STATUS = {
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "headers_too_large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: _UNSUPPORTED_MEDIA_TYPE,
 }
+OF_A_BODY: Mapping[HTTPStatus, Sequence[str]] = {
+    HTTPStatus.BAD_REQUEST: [MALFORMED_JSON, UNSUPPORTED_FIELD],
+    HTTPStatus.REQUEST_TIMEOUT: [_BODY_TOO_SLOW],
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: [_BODY_TOO_LARGE],
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: [_UNSUPPORTED_MEDIA_TYPE],
+    HTTPStatus.UNPROCESSABLE_ENTITY: [INVALID_REQUEST],
+}
+"""How a route that reads a body may refuse it."""
+
+OF_A_PATH: Mapping[HTTPStatus, Sequence[str]] = {HTTPStatus.UNPROCESSABLE_ENTITY: [INVALID_REQUEST]}
+"""How a route may refuse what stands in its path."""
+
 _MESSAGE_OF_STATUS = {
     HTTPStatus.BAD_REQUEST: "the body is not JSON in UTF-8",
     HTTPStatus.NOT_FOUND: "there is no such route: GET / names them",
@@ -206,16 +218,17 @@ def install(api: FastAPI) -> None:
         api.add_exception_handler(kind, _answer_error)
 
 
-def documented(*kinds: type[errors.CragError]) -> dict[int | str, dict[str, Any]]:
-    """The error responses of a route that reads a body, for the OpenAPI document."""
+def documented(
+    *kinds: type[errors.CragError], refusals: Mapping[HTTPStatus, Sequence[str]] = OF_A_BODY
+) -> dict[int | str, dict[str, Any]]:
+    """The error responses of a route that needs a key, for the OpenAPI document.
+
+    `kinds` are what it raises, `refusals` the codes by which it turns away what it is sent.
+    """
     codes: dict[HTTPStatus, list[str]] = defaultdict(list)
-    codes[HTTPStatus.BAD_REQUEST] = [MALFORMED_JSON, UNSUPPORTED_FIELD]
+    codes.update((status, list(known)) for status, known in refusals.items())
     codes[HTTPStatus.UNAUTHORIZED] = [_UNAUTHORIZED]
     codes[HTTPStatus.FORBIDDEN] = [_FORBIDDEN]
-    codes[HTTPStatus.REQUEST_TIMEOUT] = [_BODY_TOO_SLOW]
-    codes[HTTPStatus.REQUEST_ENTITY_TOO_LARGE] = [_BODY_TOO_LARGE]
-    codes[HTTPStatus.UNSUPPORTED_MEDIA_TYPE] = [_UNSUPPORTED_MEDIA_TYPE]
-    codes[HTTPStatus.UNPROCESSABLE_ENTITY] = [INVALID_REQUEST]
     codes[HTTPStatus.INTERNAL_SERVER_ERROR] = [errors.CragError.code]
     for kind in kinds:
         codes[status_of(kind)].append(kind.code)

