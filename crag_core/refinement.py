@@ -148,6 +148,7 @@ class KnowledgeRefiner:
             is_known, score = known.of(strip, self.settings.mode)
             if is_known:
                 scores[strip] = score
+                recorder.strips_scored += strip in known.strips
             else:
                 unknown.append(strip)
         own_minimum = known.strip_min_score
