@@ -66,12 +66,10 @@ class Gathering:
         full = self._full_documents
         is_cut = self.settings.refinement.mode is not DecomposeMode.SELECTION
 
-        async def score_strips(recorder: Recorder) -> KnownScores:
-            known = await self._refiner.score_ahead(
+        async def score_strips(_: Recorder) -> KnownScores:  # they count when they are refined
+            return await self._refiner.score_ahead(
                 self.ladder.before_generating, self.ask.question.text, full
             )
-            recorder.strips_scored += len(known.strips)
-            return known
 
         return Speculation(
             Ahead(Speculative.STRIPS, self.recorder, score_strips)

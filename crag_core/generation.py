@@ -14,7 +14,7 @@ from crag_core.degrade import (
     cut_prompt,
     less_after_gibberish,
 )
-from crag_core.errors import GenerationFailed, QualityBelowMinimum
+from crag_core.errors import GenerationFailed, PromptTooLong, QualityBelowMinimum
 from crag_core.gibberish import Gibberish, judged
 from crag_core.prompts import FittedPrompt, PromptBuilder, answer_prompt, fit_prompt
 from crag_core.protocols import Generator, TokenCounter
@@ -126,10 +126,20 @@ class AnswerWriter:
         settings: GenerationSettings,
         compose: PromptBuilder,
     ) -> FittedPrompt:
-        """A prompt of half the length, out of the best of the evidence."""
+        """A prompt of half the length, out of the best of the evidence.
+
+        Raises GenerationFailed where the question alone is longer: it fitted, so it is not at fault.
+        """
         budget = self.counter.count(fitted.prompt) // 2
         less = settings.model_copy(update={"prompt_token_budget": budget})
-        return fit_prompt(question, fitted.knowledge, evidence.documents, less, self.counter, compose)
+        try:
+            return fit_prompt(
+                question, fitted.knowledge, evidence.documents, less, self.counter, compose
+            )
+        except PromptTooLong as error:
+            raise GenerationFailed(
+                "the generator wrote gibberish, and the question alone is over half of its prompt"
+            ) from error
 
 
 async def _begun(completion: AsyncGenerator[Completion]) -> AsyncGenerator[Completion]:

@@ -84,7 +84,7 @@ class KnowledgeRefiner:
         self, ctx: RequestContext, question: str, documents: Sequence[Document]
     ) -> KnownScores:
         """The scores of all strips of the documents, for a refinement that may follow."""
-        strips = await asyncio.to_thread(_decompose_all, documents, self.settings)
+        strips = await asyncio.to_thread(decompose_all, documents, self.settings)
         strips = strips[: self.settings.max_strips_scored]
         evaluation = await self._evaluate(ctx, question, documents, strips)
         scores = dict(zip(strips, evaluation.scores, strict=True))
@@ -106,7 +106,7 @@ class KnowledgeRefiner:
         if not documents:
             return ()
         settings = self.settings
-        strips = await asyncio.to_thread(_decompose_all, documents, settings)
+        strips = await asyncio.to_thread(decompose_all, documents, settings)
         if len(strips) > settings.max_strips_scored:
             recorder.degraded.append(strips_left_out(stage))
             strips = strips[: settings.max_strips_scored]
@@ -148,6 +148,7 @@ class KnowledgeRefiner:
             is_known, score = known.of(strip, self.settings.mode)
             if is_known:
                 scores[strip] = score
+                recorder.strips_scored += strip in known.strips
             else:
                 unknown.append(strip)
         own_minimum = known.strip_min_score
@@ -178,7 +179,7 @@ def min_strip_score(evaluators_own: float, settings: RefinementSettings) -> floa
     return evaluators_own if settings.strip_min_score is None else settings.strip_min_score
 
 
-def _decompose_all(documents: Sequence[Document], settings: RefinementSettings) -> list[Strip]:
+def decompose_all(documents: Sequence[Document], settings: RefinementSettings) -> list[Strip]:
     """The strips of the documents, one more than may be scored at most; the rest is not even cut."""
     strips: list[Strip] = []
     for document in documents:

@@ -70,14 +70,13 @@ class Ahead(Generic[Result]):
         try:
             return await self._task
         finally:
-            self._recorder.absorb(self._own_recorder)
-            self._recorder.speculated[self.what] = Speculated.USED
+            self._is_used()
 
     def result_if_ready(self) -> Result | None:
-        """What has come in time; None while it runs, or where it failed."""
+        """What has come in time, recorded as `result` does; None while it runs, or where it failed."""
         if not self._task.done() or self._task.cancelled() or self._task.exception():
             return None
-        self._recorder.speculated[self.what] = Speculated.USED
+        self._is_used()
         return self._task.result()
 
     async def drop(self) -> None:
@@ -90,6 +89,10 @@ class Ahead(Generic[Result]):
         await asyncio.wait([self._task])
         if not self._task.cancelled():
             self._task.exception()  # looked at, so that asyncio does not report it as forgotten
+
+    def _is_used(self) -> None:
+        self._recorder.absorb(self._own_recorder)
+        self._recorder.speculated[self.what] = Speculated.USED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,26 @@
 """The replica of the small models that read between hops: answer extractor and question rewriter."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from crag_core.compact.types import ExtractedAnswer
 from crag_core.types import Stage
-from deployments.messages import ExtractRequest, RewriteRequest
+from deployments.messages import ExtractRequest, Message, RewriteRequest
 from deployments.observability.stage_times import working
 from deployments.settings import HopReaderSettings
+
+Asked = TypeVar("Asked")
+Read = TypeVar("Read")
 
 
 class HopReader:
     """Extracts answers and rewrites sub-questions, by models where configured, else by rules.
 
     Each call holds all hops of a level, which share forward passes; calls wait for one another, since
-    the models belong to one thread at a time.
+    the models belong to one thread.
     """
 
     def __init__(self, settings: HopReaderSettings) -> None:
@@ -23,20 +29,30 @@ class HopReader:
         from deployments.backends.reading.hop_models import HopModels
 
         self._models = HopModels.open(settings)
-        self._device = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read")
 
     async def extract(self, request: ExtractRequest) -> Sequence[ExtractedAnswer | None]:
         """One answer per reading, in order; expired work is refused, also after waiting."""
-        ctx = request.context.localize()
-        with working(ctx, Stage.EXTRACT) as work:
-            async with work.after_waiting_for(self._device):
-                ctx.require_time(Stage.EXTRACT)
-                return await asyncio.to_thread(self._models.extract, request.readings)
+        return await self._read(request, Stage.EXTRACT, self._models.extract, request.readings)
 
     async def rewrite(self, request: RewriteRequest) -> Sequence[str | None]:
         """One text per rewriting, in order, or `None` where there is no model for it."""
+        return await self._read(request, Stage.REWRITE, self._models.rewrite, request.rewritings)
+
+    async def _read(
+        self, request: Message, stage: Stage, read: Callable[[Asked], Read], asked: Asked
+    ) -> Read:
+        """What a model reads, on the one thread.
+
+        A call that is cancelled leaves the thread to end what it has begun, and only then to others.
+        """
         ctx = request.context.localize()
-        with working(ctx, Stage.REWRITE) as work:
-            async with work.after_waiting_for(self._device):
-                ctx.require_time(Stage.REWRITE)
-                return await asyncio.to_thread(self._models.rewrite, request.rewritings)
+        with working(ctx, stage) as work:
+            came_s = time.perf_counter()
+
+            def begin() -> Read:
+                work.waited_s = time.perf_counter() - came_s
+                ctx.require_time(stage)
+                return read(asked)
+
+            return await asyncio.get_running_loop().run_in_executor(self._thread, begin)

@@ -56,7 +56,9 @@ class Compact:
         chosen = self.settings.with_retrieve_limit(ask.options.retrieve_limit)
         resolver = replace(self.resolver, settings=chosen)
         if ask.documents is not None:
-            resolver = CallersDocuments(ask.documents).in_place_of_pairs(resolver)
+            limit = settings.refinement.max_strips_scored
+            read = await CallersDocuments.read(ask.documents, limit, recorder)
+            resolver = read.in_place_of_pairs(resolver)
         hops = await resolver.resolve(ctx, plan, recorder)
         recorder.hops = traced(hops)
         knowledge, documents = facts(hops)

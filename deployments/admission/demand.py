@@ -14,7 +14,10 @@ SERVING = "serving"
 """Whatever no stage accounts for: HTTP, the graphs, the way between processes."""
 
 BESIDE: Demand = {SERVING: 1.0}
-"""Of a request whose work makes no answer wait: a search, bounded by its budget, or an explanation."""
+"""Of a request whose work makes no answer wait: a search, bounded by its budget, or an explanation.
+
+Nor does the gate learn from it what an answer takes, however it ends.
+"""
 
 _CHARACTERS_PER_UNIT = 4_000.0
 _RETRIEVED_CHARACTERS = 620

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from crag_core.context import Lane, RequestContext
 from crag_core.errors import Overloaded
-from deployments.admission.demand import SERVING, Demand
+from deployments.admission.demand import BESIDE, SERVING, Demand
 from deployments.admission.latency_curve import LatencyCurve
 from deployments.admission.load import Load, Others
 from deployments.admission.patience import Patience
@@ -128,14 +128,16 @@ class Gate:
             self._refuse_if_late(ctx, demand, total, prediction)
         loads = {stage: total.demand.get(stage, 0.0) + units for stage, units in demand.items()}
         ticket = Ticket(loads, prediction, self._curves)
+        teaches = demand != BESIDE  # what happens beside the answers tells nothing about them
         started_s = self._clock()
         self._own.add(demand)
         try:
             yield ticket
-            self._patience.answered()
+            if teaches:
+                self._patience.answered()
         except (asyncio.CancelledError, GeneratorExit):
             age_s = self._clock() - started_s
-            if age_s >= prediction.alone_s:  # else an idle server would have been left as well
+            if teaches and age_s >= prediction.alone_s:  # else an idle server would be left too
                 self._patience.left(age_s)
             raise
         except Overloaded as error:  # a stage's own refusal: when to come back is known here
@@ -144,7 +146,8 @@ class Gate:
             raise
         finally:
             self._own.remove(demand)
-            ticket.ended(self._clock() - started_s)
+            if teaches:
+                ticket.ended(self._clock() - started_s)
 
     def load(self) -> Load:
         """This ingress's share of what is in the cluster, for the others."""

@@ -10,10 +10,10 @@ _SECRET = re.compile(
     (?P<keep>
         \b(?:bearer|basic)\s+                                                    # a header's value
       | \bcrag-(?=[\w-]{20})                                                     # an API key of ours
-      | \b[\w-]*(?:authorization|api[_-]?key|access[_-]?token|client[_-]?secret
+      | (?:authorization|api[_-]?key|access[_-]?token|client[_-]?secret          # a name's last word
             |secret(?:[_-]?access)?[_-]?key|password|token)["']?\s*[:=]\s*["']?
             (?!["']?(?:bearer|basic)\b)                                          # those are above
-      | ://(?=[^/\s@]+:[^/\s@]+@)                                                # a user in a URL
+      | ://(?=[^/\s@:]*:[^/\s@]+@)                                               # a user in a URL
     )
     [^\s"'&,;@}\])]+
     """,

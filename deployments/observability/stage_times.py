@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from crag_core.context import RequestContext
 from crag_core.errors import CragError
@@ -27,15 +27,7 @@ class Work:
         """Has not waited yet."""
         self.ctx = ctx
         self.waited_s: float | None = None
-        """Seconds of it that were spent waiting for a batch, a device or a lock, where it has to."""
-
-    @asynccontextmanager
-    async def after_waiting_for(self, lock: asyncio.Lock) -> AsyncIterator[None]:
-        """Hold the lock; the wait for it counts as such."""
-        started = time.perf_counter()
-        async with lock:
-            self.waited_s = time.perf_counter() - started
-            yield
+        """Seconds of it that were spent waiting for a batch, a device or a thread, where it has to."""
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The records of answers, for those who ask by an answer's id; and who keeps them."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from crag_core.errors import AnswerNotFound, SettingsError
@@ -44,11 +45,26 @@ class KeptAnswers:
             raise AnswerNotFound(
                 f"the record of answer {answer_id} is of another release: send its question and passage"
             ) from error
-        scored = record.calls.evaluated[0].passages if record.calls.evaluated else ()
-        for document, passage in zip(record.answer.trace.documents, scored, strict=False):
-            if document.document_id == document_id:
+        for scored_id, passage in _scored(record):
+            if scored_id == document_id:
                 return record.ask.question.text, passage
         raise AnswerNotFound(f"no document {document_id} was scored for answer {answer_id}")
+
+
+def _scored(record: DecisionRecord) -> Iterable[tuple[str, Passage]]:
+    """The documents that were scored, by their ids.
+
+    Of all evaluations it is the one that the trace tells of, not always the first to have ended:
+    strips and pages may be scored while the documents are.
+    """
+    documents = record.answer.trace.documents
+    told = [(document.title, document.score, document.truncated) for document in documents]
+    for call in record.calls.evaluated:
+        titles = (passage.title for passage in call.passages)
+        said = zip(titles, call.evaluation.scores, call.evaluation.truncated, strict=True)
+        if list(said) == told:
+            return zip((document.document_id for document in documents), call.passages, strict=True)
+    return ()
 
 
 class RecordKeeper:

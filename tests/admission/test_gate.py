@@ -1,12 +1,14 @@
 """The gate in simulated time: what it lets in, what it turns away, and when it says to come back."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from crag_core.context import Lane, RequestContext
-from crag_core.errors import Overloaded
+from crag_core.errors import Overloaded, StageTimedOut
 from crag_core.types import Stage
+from deployments.admission.demand import BESIDE, SERVING
 from deployments.admission.gate import Gate, Refusal
 from deployments.admission.patience import Patience
 from deployments.settings import AdmissionSettings
@@ -192,6 +194,28 @@ def test_a_server_so_slow_that_nobody_is_answered_is_noticed() -> None:
     crowd.arrivals(2.0, 0, 120)
     crowd.run()
     assert crowd.refused > 0.5 * len(crowd.visits)
+
+
+@pytest.mark.parametrize("ends_with", [None, StageTimedOut("late"), asyncio.CancelledError()])
+def test_requests_beside_the_answers_teach_nothing_however_they_end(
+    ends_with: BaseException | None,
+) -> None:
+    now_s = 0.0
+    gate = Gate(AdmissionSettings(), FakeAdmissionObserver(), clock=lambda: now_s)
+    for _ in range(20):
+        with gate.admitted(ctx(), ANSWER) as ticket:
+            ticket.took({Stage.GENERATE: 0.2, SERVING: 0.01})
+    for held in (0, 3):
+        gate.heard(others(held, BESIDE))
+        for _ in range(40):
+            with suppress(StageTimedOut, asyncio.CancelledError), gate.admitted(ctx(), BESIDE):
+                now_s += 8.0
+                if ends_with is not None:
+                    raise ends_with
+    gate.heard(others(3, BESIDE))
+    with gate.admitted(ctx(remaining_s=2.0), ANSWER) as ticket:
+        assert ticket.prediction.seconds < 0.3
+    assert gate._patience.seconds == Patience().seconds
 
 
 def test_out_of_reach_the_others_are_taken_to_hold_what_this_one_does() -> None:

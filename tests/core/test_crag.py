@@ -1,5 +1,5 @@
 import asyncio
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -34,6 +34,8 @@ from crag_core.types import (
     EvidenceQuality,
     Question,
     Stage,
+    StageRecord,
+    Trace,
 )
 from tests.fakes import (
     FakeEvaluator,
@@ -454,14 +456,26 @@ async def test_nothing_is_begun_ahead_while_questions_wait_for_the_evaluator() -
 
 @pytest.mark.parametrize("mode", ["selection", "excerption", "fixed_num", "sentences"])
 @pytest.mark.parametrize("score", [GOOD, UNSURE, BAD])
-async def test_speculation_changes_no_answer(mode: str, score: float) -> None:
+@pytest.mark.parametrize("comes_in_time", [False, True])
+async def test_speculation_changes_no_answer(mode: str, score: float, comes_in_time: bool) -> None:
     answers = []
     for speculation in ({}, {"strips": True, "search": True}):
         settings = CragSettings.model_validate(
             {"speculation": speculation, "refinement": {"mode": mode}}
         )
         world = World({POLITICIAN.text: score, PAGE.text: UNSURE}, settings=settings)
+        world.evaluator.delay_of_first_s = 0.2 if comes_in_time else 0.0
         answers.append(await world.answer())
     lazy, ahead = answers
     assert (lazy.action, lazy.citations, lazy.text) == (ahead.action, ahead.citations, ahead.text)
     assert (lazy.evidence_quality, lazy.degraded) == (ahead.evidence_quality, ahead.degraded)
+    if comes_in_time and score is GOOD and mode != "selection":
+        assert ahead.trace.speculated["strips"] == "used"
+    assert untimed(lazy) == untimed(ahead)
+
+
+def untimed(answer: Answer) -> Trace:
+    """The trace, of its stages which there were, and not what was begun ahead."""
+    stages = sorted(record.stage for record in answer.trace.stages)
+    records = tuple(StageRecord(stage, 0.0, 0.0) for stage in stages)
+    return replace(answer.trace, stages=records, speculated={})

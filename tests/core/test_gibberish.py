@@ -81,7 +81,9 @@ DOCUMENTS = tuple(
 )
 
 
-async def asked(generator: Rambles, watched: int | None) -> Sequence[str | Answer]:
+async def asked(
+    generator: Rambles, watched: int | None, question: str = "Who was Henry Feilden?"
+) -> Sequence[str | Answer]:
     base = CragSettings()
     settings = base.model_copy(
         update={
@@ -92,7 +94,7 @@ async def asked(generator: Rambles, watched: int | None) -> Sequence[str | Answe
     evaluator = FakeEvaluator(default=0.9)
     writer = AnswerWriter(generator, FakeTokenCounter())
     crag = Crag(FakeRetriever(DOCUMENTS), evaluator, (), writer, settings)
-    ask = Ask(Question("Who was Henry Feilden?"), documents=DOCUMENTS)
+    ask = Ask(Question(question), documents=DOCUMENTS)
     return [piece async for piece in crag.stream(context(), ask)]
 
 
@@ -111,6 +113,12 @@ async def test_gibberish_is_never_shown_and_half_the_prompt_is_tried() -> None:
 async def test_gibberish_again_is_an_error_and_not_an_answer() -> None:
     with pytest.raises(GenerationFailed, match="also on half the evidence"):
         await asked(Rambles(can_read_words=0), watched=100)
+
+
+async def test_a_question_too_long_to_be_halved_is_not_blamed_for_the_gibberish() -> None:
+    question = f"Who was {'the very honourable ' * 100}Henry Feilden?"
+    with pytest.raises(GenerationFailed, match="over half of its prompt"):
+        await asked(Rambles(can_read_words=0), watched=100, question=question)
 
 
 @pytest.mark.parametrize("watched", [None, 1_000])

@@ -1,7 +1,11 @@
 """The replicas and the graph of pipeline `compact`, without Ray: what crosses, and what is refused."""
 
-from dataclasses import dataclass
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +64,49 @@ async def test_the_hop_reader_reads_in_time_or_not_at_all() -> None:
         await reader.extract(ExtractRequest(wire(0), (READING,)))
     with pytest.raises(StageTimedOut):
         await reader.rewrite(RewriteRequest(wire(0), (Rewriting("He?", "Ohio"),)))
+
+
+@dataclass
+class HeldModels:
+    """Read nothing, and not before they are let go; they know how many read at once."""
+
+    has_begun: threading.Event = field(default_factory=threading.Event)
+    go: threading.Event = field(default_factory=threading.Event)
+    begun: list[Sequence[Reading]] = field(default_factory=list)
+    inside: int = 0
+    most: int = 0
+
+    def extract(self, readings: Sequence[Reading]) -> Sequence[None]:
+        self.begun.append(readings)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.has_begun.set()
+        assert self.go.wait(60)
+        self.inside -= 1
+        return [None] * len(readings)
+
+
+async def test_a_model_is_never_entered_twice_and_whoever_has_left_does_not_enter_it() -> None:
+    reader = HopReader(HopReaderSettings(entities=ENTITIES))  # type: ignore[call-arg]
+    models = HeldModels()
+    reader._models = models  # type: ignore[assignment]
+
+    def extracting(remaining_s: float = 60.0) -> asyncio.Task[Any]:
+        return asyncio.create_task(reader.extract(ExtractRequest(wire(remaining_s), (READING,))))
+
+    gone = extracting()
+    await asyncio.to_thread(models.has_begun.wait)
+    gone.cancel()
+    late, leaves, waits = extracting(0.05), extracting(), extracting()
+    await asyncio.sleep(0.1)
+    leaves.cancel()
+    await asyncio.wait([gone, leaves])
+    models.go.set()
+    assert await waits == [None]
+    with pytest.raises(StageTimedOut):
+        await late
+    assert gone.cancelled() and leaves.cancelled()
+    assert (models.most, len(models.begun)) == (1, 2)
 
 
 async def test_the_base_answers_every_query_of_a_level_in_one_call(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,8 @@ from deployments.observability.redaction import redact_logs, redacted
         ("{'authorization': 'Basic dTpw=='}", "{'authorization': 'Basic [redacted]'}"),
         ('{"api_key": "k1", "rows": 3}', '{"api_key": "[redacted]", "rows": 3}'),
         ("aws_secret_access_key=AbC/9", "aws_secret_access_key=[redacted]"),
+        ("x-" * 99 + "token: t", "x-" * 99 + "token: [redacted]"),
+        ("redis://:p@host/0", "redis://[redacted]@host/0"),
         ("https://u:p@wiki.example/w?token=t", "https://[redacted]@wiki.example/w?token=[redacted]"),
         ("max_tokens=100 at https://wiki.example/crag-serve", None),
         ("the crag-serve application", None),
@@ -21,6 +24,21 @@ from deployments.observability.redaction import redact_logs, redacted
 )
 def test_what_looks_like_a_secret_is_taken_out_and_nothing_else(text: str, shown: str | None) -> None:
     assert redacted(text) == (shown or text)
+
+
+@pytest.mark.parametrize(
+    ("start", "part"),
+    [("", "a-"), ("", "token "), ("", "token= "), ("", "bearer "), ("token", " "), ("://", "a:")],
+)
+def test_a_text_ten_times_as_long_takes_about_ten_times_as_long(start: str, part: str) -> None:
+    def seconds(times: int) -> float:
+        text = start + part * times
+        started = time.perf_counter()
+        redacted(text)
+        return time.perf_counter() - started
+
+    short_s, long_s = (min(seconds(times) for _ in range(5)) for times in (500, 5_000))
+    assert long_s < 40 * short_s
 
 
 def test_our_own_keys_are_known_wherever_they_stand() -> None:

@@ -196,6 +196,23 @@ async def test_a_record_is_found_by_its_answers_id_and_explains_itself() -> None
         await kept.pair(answer["id"], "d9")
 
 
+async def test_a_document_is_found_as_it_was_scored_also_where_strips_were_scored_before_it() -> None:
+    long = Document("d3", " ".join(f"Feilden sat for Blackburn {n} times." for n in range(9)), "Seats")
+    pipeline = crag(
+        9.0,
+        retriever=FakeRetriever((long, RIGHT, WRONG)),
+        evaluator=FakeEvaluator({RIGHT.text: 9.0}, delay_of_first_s=0.5),
+        settings=CragSettings(speculation=SpeculationSettings(strips=True)),
+    )
+    record = await recorded(pipeline)
+    assert len(record.calls.evaluated[0].passages) > 3, "strips came first"
+    store = RecordStore(RecordSettings(max_answers=1))
+    await store.keep("it", record.to_json())
+    for document in (long, RIGHT, WRONG):
+        _, passage = await KeptAnswers(store).pair("it", document.id)
+        assert passage == Passage(document.text, document.title)
+
+
 async def test_a_record_of_another_release_cannot_be_explained() -> None:
     store = RecordStore(RecordSettings(max_answers=1))
     await store.keep("old", b'{"format": 0}')

@@ -1,12 +1,13 @@
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from crag_core.compact.settings import CompactSettings
 from crag_core.errors import GenerationFailed, MalformedCompletion, RetrievalFailed
 from crag_core.protocols import Ask
-from crag_core.settings import AnswerOptions, SamplingOptions
+from crag_core.settings import AnswerOptions, CragSettings, SamplingOptions
 from crag_core.types import Answer, Degradation, Document, EvidenceQuality, Question, Reason, Stage
 from tests.compact_fakes import (
     FakeExtractor,
@@ -165,6 +166,35 @@ async def test_the_callers_documents_replace_the_base() -> None:
     assert (
         text[citation.start : citation.end] == citation.text == "Jaws was directed by Steven Spielberg."
     )
+
+
+class NotesWhoReads(tuple[Document, ...]):
+    """Documents that remember which threads went through them."""
+
+    readers: set[threading.Thread]
+
+    def __iter__(self) -> Iterator[Document]:
+        self.readers.add(threading.current_thread())
+        return super().__iter__()
+
+
+async def test_the_callers_documents_are_not_read_on_the_event_loop() -> None:
+    documents = NotesWhoReads([Document("document-0", "Jaws was directed by Steven Spielberg.")])
+    documents.readers = set()
+    answer = await answered(compact(script(), FakeQARetriever()), Ask(QUESTION, documents=documents))
+    assert answer.citations
+    assert documents.readers and threading.current_thread() not in documents.readers
+
+
+async def test_of_long_documents_the_first_strips_are_read_and_the_answer_says_so() -> None:
+    left_out = Degradation(Stage.RETRIEVE_PAIRS, Reason.STRIPS_LEFT_OUT)
+    limit = CragSettings().refinement.max_strips_scored
+    for before, is_cut in ((limit - 1, False), (limit, True)):
+        text = "Kale is green.\n" * before + "Jaws was directed by Steven Spielberg."
+        ask = Ask(QUESTION, documents=(Document("document-0", text),))
+        answer = await answered(compact(script(), FakeQARetriever()), ask)
+        assert answer.degraded.count(left_out) == is_cut
+        assert bool(answer.citations) is not is_cut
 
 
 async def test_a_failed_decomposition_is_tried_once_more_and_counted() -> None:
