@@ -6,7 +6,7 @@ from deployments.settings import ExplainSettings
 
 
 class ExplainGraph:
-    """Explains scores token by token; remembers what it has explained."""
+    """Explains scores token by token; remembers what it has explained, if the settings want it."""
 
     def __init__(self, evaluator: MaskableEvaluator, settings: ExplainSettings) -> None:
         """Takes the evaluator's client; raises SettingsError when the entity recogniser is missing."""
@@ -17,7 +17,9 @@ class ExplainGraph:
         from explainability.explaining import ScoreExplainer
 
         finder = SpacyEntities(settings.entities) if settings.entities is not None else None
-        self._explainer = ScoreExplainer(evaluator, finder, LRUCache(settings.remembered))
+        self._explainer = ScoreExplainer(
+            evaluator, finder, LRUCache(settings.remembered) if settings.remembered else None
+        )
 
     async def explain(self, request: ExplainRequest) -> Explanation:
         """The explanation of one question and passage."""

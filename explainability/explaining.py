@@ -37,12 +37,12 @@ _log = logging.getLogger(__name__)
 class ScoreExplainer:
     """An `Explainer` over an evaluator; `finder` finds names beside those that the rules find.
 
-    `known` remembers explanations, by evaluator and ask.
+    `known` remembers explanations, by evaluator and ask; `None` remembers nothing.
     """
 
     evaluator: MaskableEvaluator
     finder: NameFinder | None = None
-    known: MutableMapping[Hashable, Explanation] = field(default_factory=dict)
+    known: MutableMapping[Hashable, Explanation] | None = field(default_factory=dict)
 
     async def explain(self, ctx: RequestContext, ask: ExplainAsk) -> Explanation:
         """The explanation of a pair's score; all masked inputs are evaluated together.
@@ -51,6 +51,8 @@ class ScoreExplainer:
         the evaluator raises.
         """
         evaluation = await self.evaluator.evaluate(ctx, ask.question, [ask.passage])
+        if self.known is None:
+            return await self._explained(ctx, ask, evaluation)
         key = (evaluation.evaluator_id, ask)
         explanation = self.known.get(key)
         if explanation is None:

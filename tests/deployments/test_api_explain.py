@@ -7,10 +7,13 @@ from crag_core.context import Lane, RequestContext
 from crag_core.errors import EvaluationFailed
 from crag_core.explaining import ExplainAsk, Explanation
 from crag_core.types import Passage
-from deployments.settings import ApiSettings
+from deployments.explain_graph import ExplainGraph
+from deployments.messages import ExplainRequest, WireContext
+from deployments.settings import ApiSettings, ExplainSettings
 from explainability.explaining import ScoreExplainer
 from tests.deployments.application import Application, refusal
 from tests.explainability.fakes import FakeMaskableEvaluator
+from tests.fakes import context
 
 QUESTION = "What is Henry Feilden's occupation?"
 PASSAGE = "Henry Master Feilden was a Conservative politician."
@@ -113,6 +116,17 @@ async def test_the_deadline_ends_it() -> None:
     response = await Application(explainer=explainer).post("/v1/explain", {**BODY, "timeout_s": 0.05})
     assert refusal(response) == (504, "stage_timed_out", None)
     assert explainer.cancelled == 1
+
+
+@pytest.mark.parametrize(("remembered", "times_explained"), [(0, 2), (1, 1)])
+async def test_the_graph_remembers_as_many_explanations_as_the_settings_say(
+    remembered: int, times_explained: int
+) -> None:
+    evaluator = FakeMaskableEvaluator()
+    graph = ExplainGraph(evaluator, ExplainSettings(remembered=remembered))  # type: ignore[call-arg]
+    request = ExplainRequest(WireContext.of(context()), ExplainAsk(QUESTION, Passage(PASSAGE)))
+    assert await graph.explain(request) == await graph.explain(request)
+    assert len(evaluator.asked_for) == times_explained
 
 
 async def test_limits_are_the_operators() -> None:
