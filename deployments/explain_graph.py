@@ -17,8 +17,9 @@ class ExplainGraph:
         from explainability.explaining import ScoreExplainer
 
         finder = SpacyEntities(settings.entities) if settings.entities is not None else None
-        known = LRUCache(settings.remembered) if settings.remembered else None
-        self._explainer = ScoreExplainer(evaluator, finder, known)
+        self._explainer = ScoreExplainer(
+            evaluator, finder, LRUCache(settings.remembered) if settings.remembered else None
+        )
 
     async def explain(self, request: ExplainRequest) -> Explanation:
         """The explanation of one question and passage."""
