@@ -178,6 +178,7 @@ class Client:
             degraded=reading.degraded,
             stages=reading.stages,
             stages_cover_s=reading.stages_cover_s,
+            retry_after_s=progress.retry_after_s,
             completion_tokens=reading.completion_tokens,
         )
 

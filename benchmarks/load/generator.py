@@ -105,7 +105,7 @@ class Generator:
                 return
             self.due += 1
             prepared = self._workload.request(index)
-            await self._one(client, prepared, index, time.monotonic() - self._start_s)
+            await self._one_and_pause(client, prepared, index)
 
     async def _in_turn(
         self, client: Client, request: Callable[[int], Prepared], numbers: Iterator[int]
@@ -115,18 +115,29 @@ class Generator:
         for index in numbers:
             if time.monotonic() >= self._end_s:
                 return
-            await self._one(client, request(index), index, time.monotonic() - self._start_s)
+            await self._one_and_pause(client, request(index), index)
 
-    async def _one(self, client: Client, prepared: Prepared, index: int, at_s: float) -> None:
+    async def _one_and_pause(self, client: Client, prepared: Prepared, index: int) -> None:
+        """A request of one that asks in turn: turned away, it waits as long as it was told to.
+
+        Else it would be turned away again at once, and keep the server busy with refusals; or it would
+        ask a dead one without a pause.
+        """
+        record = await self._one(client, prepared, index, time.monotonic() - self._start_s)
+        if record.outcome is Outcome.CONNECTION_ERROR:
+            await asyncio.sleep(_PAUSE_AFTER_NO_CONNECTION_S)
+        elif record.outcome is Outcome.SHED:
+            pause_s = record.retry_after_s or _PAUSE_AFTER_NO_CONNECTION_S
+            await asyncio.sleep(min(pause_s, max(0.0, self._end_s - time.monotonic())))
+
+    async def _one(self, client: Client, prepared: Prepared, index: int, at_s: float) -> Record:
         self.in_flight += not prepared.is_background
         try:
             record = await client.perform(prepared, index, at_s)
         finally:
             self.in_flight -= not prepared.is_background
         self._sink(record)
-        if record.outcome is Outcome.CONNECTION_ERROR:
-            # a client that waits for its answer would otherwise ask a dead server without a pause
-            await asyncio.sleep(_PAUSE_AFTER_NO_CONNECTION_S)
+        return record
 
 
 def due_times(settings: LoadSettings) -> Iterable[float]:

@@ -60,6 +60,7 @@ class Record(NamedTuple):
     stages: tuple[tuple[str, float], ...] = ()
     stages_cover_s: float = 0.0
     completion_tokens: int = 0
+    retry_after_s: float | None = None
 
     @property
     def latency_s(self) -> float:

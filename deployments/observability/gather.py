@@ -12,8 +12,8 @@ from deployments.observability.registry import metrics
 _DECLARED = frozenset(metric.exported for metric in metrics())
 """Families that are passed on: the application's own, and those of Ray and vLLM that it draws."""
 
-_EVERY_S = 5.0
-"""How old a page gets: less than the ten seconds after which Ray's processes report anew."""
+_EVERY_S = 10.0
+"""How old a page gets: as old as what Ray's processes, which report so often, have told its agents."""
 
 _ASKED_WITHIN_S = 120.0
 """Who scrapes comes back sooner; after that nothing is gathered until somebody asks again."""

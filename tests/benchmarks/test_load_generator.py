@@ -152,6 +152,17 @@ async def test_a_closed_loop_does_not_race_against_a_dead_server() -> None:
     assert len(records) <= 14
 
 
+async def test_a_closed_loop_that_is_turned_away_comes_back_when_it_was_told() -> None:
+    async def refuses(_: web.Request) -> web.Response:
+        return web.json_response({}, status=429, headers={"Retry-After": "1"})
+
+    settings = settings_of(arrivals={"kind": "closed", "concurrency": 2}, duration_s=1.5)
+    async with serving(refuses) as where:
+        records = await ran(where, settings)
+    assert {record.outcome for record in records} == {Outcome.SHED}
+    assert len(records) <= 4
+
+
 @pytest.mark.parametrize("kind", ["poisson", "closed"])
 async def test_the_number_of_requests_is_bounded(kind: str) -> None:
     settings = settings_of(arrivals={"kind": kind, "rate_per_s": 500}, max_requests=20, duration_s=30)
