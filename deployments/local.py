@@ -65,7 +65,9 @@ def refuse_port_in_use(host: str, port: int) -> None:
 def start(config: ServeDeploySchema, *, verbose: bool = False) -> None:
     """Start Ray on this machine and hand it the application; replicas come up in the background."""
     set_environment()
-    if not verbose:
+    if verbose:
+        os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "1")  # which its throughput mode leaves out
+    else:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
     ray.init(
         address="local",
