@@ -9,8 +9,8 @@ clock.
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -122,12 +122,10 @@ def markdown(rounds: list[Round]) -> str:
     )
 
 
-@contextmanager
-def _in_one_process(config: Path) -> Iterator[ServerProcess]:
+def _in_one_process(config: Path) -> AbstractContextManager[ServerProcess]:
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.overhead.one_process", str(config), str(port)]
-    with running(command, port, "/livez") as server:
-        yield server
+    return running(command, port, "/livez")
 
 
 def _of(measured: Round, name: str) -> float:

@@ -10,6 +10,7 @@ def torch_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+    # which of these torch raises depends on the device that is missing, and on its own build
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise SettingsError(
             f"this machine has no torch device {name}: set `device` to cpu, or to one it has"
